@@ -1,0 +1,74 @@
+# Each target makes what it needs: a virtual environment for the Python that was asked for
+# (make test PYTHON=python3.12), the package in it, and only then the program itself.
+
+PYTHON ?= python3
+# More arguments for the program of a target: make test ARGS="-k ladder -x"
+ARGS ?=
+# make paper QUICK=1 takes minutes.
+QUICK ?=
+
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(VERSION),)
+$(error $(PYTHON) does not run; name one that does: make PYTHON=/path/to/python)
+endif
+
+VENV := .venv/$(VERSION)
+RUN := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+
+# Programs draw into files, never onto a screen.
+export MPLBACKEND ?= Agg
+
+.PHONY: help install demo test test-long lint format benchmark paper mutants clean
+
+help:
+	@echo "make demo        sample two models with MJHMC and NUTS; pictures in demo/"
+	@echo "make test        the tests, without those marked long"
+	@echo "make test-long   the tests marked long"
+	@echo "make lint        ruff, mypy and the import contracts"
+	@echo "make format      let ruff rewrite what it can"
+	@echo "make benchmark   time and efficiency against other samplers"
+	@echo "make paper       every figure of the paper (QUICK=1: in minutes)"
+	@echo "make mutants     break the kernel in small ways; the tests must notice each"
+	@echo "make clean       remove the virtual environments and caches"
+	@echo "PYTHON=... chooses the interpreter, ARGS=... is handed to the program."
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; $(PYTHON) is $(VERSION). Choose one: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --disable-pip-version-check --quiet --editable '.[pymc,plots,dev]'
+	touch $@
+
+demo: $(INSTALLED)
+	$(RUN) examples/demo.py $(ARGS)
+
+test: $(INSTALLED)
+	$(RUN) -m pytest $(ARGS)
+
+test-long: $(INSTALLED)
+	$(RUN) -m pytest -m long $(ARGS)
+
+lint: $(INSTALLED)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports
+
+format: $(INSTALLED)
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+benchmark: $(INSTALLED)
+	$(RUN) examples/benchmark/run.py $(ARGS)
+
+paper: $(INSTALLED)
+	$(RUN) examples/paper/run.py $(if $(QUICK),--quick) $(ARGS)
+
+mutants: $(INSTALLED)
+	$(RUN) tests/mutants/run.py $(ARGS)
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

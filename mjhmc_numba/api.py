@@ -1,0 +1,302 @@
+"""sample(): validate, dispatch, return a Result."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mjhmc_numba.diagnostics import diagnose
+from mjhmc_numba.driver import ChainTask, run_chains
+from mjhmc_numba.errors import MemoryRequestError, SamplingWarning, SettingsError, TargetError
+from mjhmc_numba.kernel.layout import STAT_NAMES
+from mjhmc_numba.results import Result, stats_from_rows
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.target import Target, as_target
+from mjhmc_numba.warmup.start import check_gradient as compare_gradient
+from mjhmc_numba.warmup.start import find_start
+
+__all__ = ["sample", "sample_hmc"]
+
+
+def sample(
+    target,
+    initial=None,
+    *,
+    ndim: int | None = None,
+    args: Sequence = (),
+    names: Sequence[str] | None = None,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    cores: int | None = None,
+    seed: Any = None,
+    progress: bool = True,
+    keep_warmup: bool = False,
+    jumps: bool = False,
+    check_gradient: bool = True,
+    executor: Any = None,
+    settings: Settings | None = None,
+    **options,
+) -> Result:
+    """Sample from a log density by Markov jump HMC.
+
+    Parameters
+    ----------
+    target
+        an `@njit` function ``(x, grad, *args) -> logp`` that writes the gradient; a Python
+        function ``(x, *args) -> (logp, grad)``, the slow way; or a distribution of
+        `mjhmc_numba.targets`
+    initial : (d,) or (chains, d), where to start; random if not given
+    ndim : number of dimensions, where neither `initial` nor the target tells
+    args : arrays and numbers handed to the density; new ones need no recompilation
+    names : a name for each dimension, for messages
+    draws, tune : draws to keep, and warm-up draws before them, in each chain
+    chains, cores : chains, and how many of them run at once (all cores)
+    seed : anything that `numpy.random.SeedSequence` takes
+    progress : show a live display
+    keep_warmup : return the draws of the warm-up too
+    jumps : return the jump record, the weighted states of the process itself
+    check_gradient : compare the gradient with finite differences at the first start
+    executor : run the chains on this `concurrent.futures` executor, or a Dask client
+    settings, **options : see `mjhmc_numba.Settings`; unknown ones raise
+
+    Returns
+    -------
+    Result
+
+    Examples
+    --------
+    >>> import mjhmc_numba, numba
+    >>> @numba.njit
+    ... def density(x, grad):  # a standard normal distribution
+    ...     grad[:] = -x
+    ...     return -0.5 * (x @ x)
+    >>> result = mjhmc_numba.sample(density, ndim=3, seed=1, progress=False)
+    >>> result.draws.shape
+    (4, 1000, 3)
+    """
+    chosen = _settings(settings, options)
+    _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    _check_fixed(chosen, tune)
+    if jumps:
+        chosen = _for_record(chosen)
+    starts, ndim = _starts(initial, ndim, target, chains)
+    compiled = as_target(target, ndim, args, names)
+    _check_shape(starts, compiled)
+    chosen.fixed_metric(compiled.ndim)
+    _check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
+    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    seeds = _children(root, chains)
+    extra = _check_first_start(compiled, starts[0], root) if check_gradient else 0
+    tasks = [
+        ChainTask(compiled, chosen, draws, tune, seeds[k], starts[k], keep_warmup, jumps)
+        for k in range(chains)
+    ]
+    return _run(tasks, chosen, root, extra, cores=cores, progress=progress, executor=executor)
+
+
+def sample_hmc(
+    target,
+    initial=None,
+    *,
+    step_size: float,
+    num_steps: int,
+    refresh_probability: float = 1.0,
+    ndim: int | None = None,
+    args: Sequence = (),
+    names: Sequence[str] | None = None,
+    draws: int = 1000,
+    chains: int = 4,
+    cores: int | None = None,
+    seed: Any = None,
+    progress: bool = True,
+    metric=None,
+    integrator: str = "leapfrog",
+) -> Result:
+    """Discrete-time HMC with fixed settings, for comparison.
+
+    A rejected step flips the momentum; after each step it is drawn anew with
+    `refresh_probability`: 1 is standard HMC, less is the paper's control.
+    The other parameters are those of `sample`.
+    """
+    _check_counts(draws=draws, tune=0, chains=chains, cores=cores)
+    if not 0 < refresh_probability <= 1:
+        raise SettingsError(f"refresh_probability lies in (0, 1], not {refresh_probability!r}.")
+    starts, ndim = _starts(initial, ndim, target, chains)
+    compiled = as_target(target, ndim, args, names)
+    _check_shape(starts, compiled)
+    settings = Settings(
+        step_size=step_size,
+        num_steps=num_steps,
+        refresh_rate=1.0,
+        draw_interval=1.0,
+        integrator=integrator,
+        metric=np.ones(compiled.ndim) if metric is None else metric,
+    )
+    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    tasks = [
+        ChainTask(
+            compiled, settings, draws, 0, child, start, refresh_probability=refresh_probability
+        )
+        for child, start in zip(_children(root, chains), starts, strict=True)
+    ]
+    return _run(tasks, settings, root, 0, cores=cores, progress=progress, executor=None)
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _settings(settings: Settings | None, options: dict) -> Settings:
+    if settings is not None and options:
+        raise SettingsError(f"Give settings= or {', '.join(options)}, not both.")
+    return settings if settings is not None else Settings.create(options)
+
+
+def _check_counts(**counts) -> None:
+    for name, value in counts.items():
+        least = 0 if name == "tune" else 1
+        if value is None and name == "cores":
+            continue
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+            raise SettingsError(f"{name} is a whole number >= {least}, not {value!r}.")
+
+
+def _check_fixed(settings: Settings, tune: int) -> None:
+    """Without a warm-up, all that it would find must be given."""
+    needed = ("step_size", "num_steps", "refresh_rate", "draw_interval")
+    missing = [name for name in needed if getattr(settings, name) is None]
+    if tune == 0 and missing:
+        raise SettingsError(f"Without a warm-up (tune=0), give {', '.join(missing)}.")
+
+
+def _for_record(settings: Settings) -> Settings:
+    """The jump record needs the rates of leaving a state, so both neighbours."""
+    import dataclasses
+
+    if settings.clock == "regular":
+        raise SettingsError("A jump record is one of the jump process: use clock='poisson'.")
+    if settings.method == "thinning":
+        raise SettingsError("A jump record needs method='competing', which knows all rates.")
+    return dataclasses.replace(settings, clock="poisson", method="competing")
+
+
+def _starts(initial, ndim, target, chains) -> tuple[list[np.ndarray | None], int | None]:
+    """A start for each chain (None: random), and the number of dimensions if it is known."""
+    if initial is None:
+        return [None] * chains, ndim
+    start = np.array(initial, dtype=float)
+    if start.ndim not in (1, 2) or start.shape[-1] == 0:
+        raise TargetError(f"initial has shape (d,) or (chains, d), not {start.shape}.")
+    if start.ndim == 2 and len(start) != chains:
+        raise TargetError(f"initial has {len(start)} rows for {chains} chains.")
+    if ndim is not None and start.shape[-1] != ndim:
+        raise TargetError(f"initial has {start.shape[-1]} dimensions, but ndim={ndim}.")
+    rows = start if start.ndim == 2 else np.broadcast_to(start, (chains, start.size))
+    return [np.array(row) for row in rows], start.shape[-1]
+
+
+def _check_shape(starts, target: Target) -> None:
+    if starts[0] is not None and starts[0].size != target.ndim:
+        raise TargetError(f"initial has {starts[0].size} dimensions, the density {target.ndim}.")
+
+
+def _check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
+    size = 8 * chains * (draws + warmup) * (ndim + len(STAT_NAMES))
+    try:
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return
+    if size > 0.9 * have:
+        raise MemoryRequestError(
+            f"The draws would take {size / 1e9:.1f} GB; this machine has {have / 1e9:.1f} GB. "
+            "Ask for fewer draws or chains."
+        )
+
+
+def _children(root: np.random.SeedSequence, chains: int) -> list[np.random.SeedSequence]:
+    """One seed per chain, the same for the first k of any number of chains, run after run."""
+    return [
+        np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, k)) for k in range(chains)
+    ]
+
+
+def _check_first_start(target: Target, start, root: np.random.SeedSequence) -> int:
+    """Check the gradient where the first chain starts; returns the gradients spent."""
+    key = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, 1 << 32))
+    rng = np.random.default_rng(key)
+    x, tries = find_start(target, start, rng)
+    compare_gradient(target, x, rng)
+    return tries + 5
+
+
+# ------------------------------------------------------------------------ run
+
+
+def _run(tasks, settings, root, extra_gradients, *, cores, progress, executor) -> Result:
+    out, outputs, interrupted = run_chains(tasks, cores=cores, progress=progress, executor=executor)
+    errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
+    kept = _longest_rectangle([len(o.draws) for o in outputs])
+    result = None
+    if kept:
+        result = _collect(out, outputs, kept, tasks[0], settings, root)
+        result.interrupted = interrupted
+        result.warmup_gradients[0] += extra_gradients
+    if errors:
+        k, error = errors[0]
+        error.add_note(
+            f"The density raised this in chain {k}, after {len(outputs[k].draws)} draws. "
+            "What all chains had drawn by then is in the attribute `result` of this exception."
+        )
+        error.result = result
+        raise error
+    if interrupted and result is None:
+        raise KeyboardInterrupt
+    assert result is not None
+    if interrupted:
+        message = f"Interrupted: {result.draws.shape[1]} draws of {len(kept)} chains are kept."
+        result.warnings.append(message)
+    if tasks[0].refresh_probability is None:
+        result.warnings.extend(diagnose(result))
+    for message in result.warnings:
+        warnings.warn(message, SamplingWarning, stacklevel=3)
+    return result
+
+
+def _longest_rectangle(lengths: list[int]) -> list[int]:
+    """The chains to keep of a run that was cut short: as many draws in all as can be had with
+    equal lengths.
+    """
+    order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
+    sizes = [lengths[k] * (place + 1) for place, k in enumerate(order)]
+    if not sizes or max(sizes) == 0:
+        return []
+    return sorted(order[: int(np.argmax(sizes)) + 1])
+
+
+def _collect(out, outputs, kept, task: ChainTask, settings, root) -> Result:
+    length = min(len(outputs[k].draws) for k in kept)
+    tuned = [outputs[k].tuned for k in kept]
+    whole = len(kept) == len(outputs) and length == out.shape[1]
+    draws = out if whole else np.array(out[kept, :length])
+    rows = np.stack([outputs[k].stats[:length] for k in kept])
+    result = Result(
+        draws=draws,
+        stats=stats_from_rows(rows, tuned),
+        settings=tuned,
+        options=settings,
+        seed=root.entropy,
+        names=task.target.names,
+        tune=task.tune,
+        warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
+        chains=kept,
+        jumps=[outputs[k].jumps for k in kept] if task.record else None,
+    )
+    if task.keep_warmup:
+        result.warmup_draws = np.stack([outputs[k].warmup_draws for k in kept])
+        warm = np.stack([outputs[k].warmup_stats for k in kept])
+        result.warmup_stats = stats_from_rows(warm, tuned)
+    return result

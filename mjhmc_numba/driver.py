@@ -1,0 +1,253 @@
+"""Chains on threads or on an executor: seeds, progress, interruption."""
+
+from __future__ import annotations
+
+import concurrent.futures as futures
+import math
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL, STAT_NAMES
+from mjhmc_numba.process import Process, random_words
+from mjhmc_numba.progress import ChainProgress, Progress
+from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.target import Target
+from mjhmc_numba.warmup import Tuner
+from mjhmc_numba.warmup.start import find_start
+from mjhmc_numba.warmup.tuner import first_guess
+
+__all__ = ["ChainOutput", "ChainTask", "run_chains"]
+
+POLL_SECONDS = 0.05
+RECORD_ROWS = 4096
+
+
+@dataclass
+class ChainTask:
+    """All that one chain needs; can be pickled if the target can."""
+
+    target: Target
+    settings: Settings
+    draws: int
+    tune: int
+    seed: np.random.SeedSequence
+    initial: np.ndarray | None = None
+    keep_warmup: bool = False
+    record: bool = False
+    refresh_probability: float | None = None  # discrete-time HMC instead of the jump process
+
+
+@dataclass
+class ChainOutput:
+    """What one chain made: rows that were finished, however it ended."""
+
+    draws: np.ndarray
+    stats: np.ndarray
+    warmup_draws: np.ndarray
+    warmup_stats: np.ndarray
+    warmup_gradients: int = 0
+    tuned: Tuned | None = None
+    jumps: dict[str, np.ndarray] | None = None
+    error: BaseException | None = None
+
+
+@dataclass
+class ChainRun:
+    """A chain that is running, watched from another thread."""
+
+    task: ChainTask
+    out: np.ndarray  # (draws, d), filled in place
+    process: Process | None = None
+    warmup_made: int = 0
+    made: int = 0
+    finished: bool = False
+    aborted: threading.Event = field(default_factory=threading.Event)
+
+    # ---------------------------------------------------------------- the chain
+
+    def run(self) -> ChainOutput:
+        """Warm up and sample. Errors are returned with what was made before them."""
+        task = self.task
+        width = len(STAT_NAMES)
+        self.stats = np.empty((task.draws, width))
+        self.warmup_draws = np.empty((task.tune if task.keep_warmup else 0, task.target.ndim))
+        self.warmup_stats = np.empty((task.tune if task.keep_warmup else 0, width))
+        self.parts: list[tuple[np.ndarray, ...]] = []
+        self.warmup_gradients = 0
+        error: BaseException | None = None
+        try:
+            self._warm_up()
+            if not self.aborted.is_set():
+                self._sample()
+        except BaseException as raised:
+            error = raised
+        self.finished = True
+        kept = self.warmup_made if task.keep_warmup else 0
+        return ChainOutput(
+            self.out[: self.made],
+            self.stats[: self.made],
+            self.warmup_draws[:kept],
+            self.warmup_stats[:kept],
+            self.warmup_gradients,
+            self.process.tuned if self.process else None,
+            self._jumps(),
+            error,
+        )
+
+    def _warm_up(self) -> None:
+        task = self.task
+        rng = np.random.default_rng(task.seed.spawn(1)[0])
+        x, tries = find_start(task.target, task.initial, rng)
+        self.process = Process(
+            task.target,
+            task.settings,
+            first_guess(task.settings, task.target.ndim),
+            random_words(task.seed),
+            record=RECORD_ROWS if task.record else 0,
+        )
+        self.process.start(x)
+        if task.tune > 0:
+            tuner = Tuner(task.settings, task.target.ndim, task.tune, rng)
+            tuner.begin(self.process)
+            draw, stats = np.empty((1, x.size)), np.empty((1, len(STAT_NAMES)))
+            for k in range(task.tune):
+                self._fill(draw, stats, 0)
+                if self.aborted.is_set():
+                    return
+                tuner.update(self.process, stats[0])
+                self.process.state["recorded"] = 0
+                if task.keep_warmup:
+                    self.warmup_draws[k], self.warmup_stats[k] = draw[0], stats[0]
+                self.warmup_made = k + 1
+        self.warmup_gradients = tries + int(self.process["all_gradients"])
+        self.process.state["all_divergences"] = 0
+        self.process.state["done"] = 0
+        self.process.state["n_steps"] = 0
+
+    def _sample(self) -> None:
+        self._fill(self.out, self.stats, 0, count=True)
+
+    def _fill(self, draws, stats, row: int, count: bool = False) -> None:
+        """Fill all rows, emptying the jump record whenever it is full."""
+        process = self.process
+        assert process is not None
+        while row < len(draws):
+            if self.task.refresh_probability is not None and count:
+                n, status = process.run_control(
+                    draws[row:], stats[row:], self.task.refresh_probability
+                )
+            else:
+                n, status = process.run(draws[row:], stats[row:])
+            row += n
+            if count:
+                self.made = row
+            if status == RECORD_FULL:
+                self._empty_record(keep=count)
+            elif status == DENSITY_RAISED:
+                raise process.error()
+            elif status == INTERRUPTED:
+                self.aborted.set()
+                return
+        if count:
+            self._empty_record(keep=True)
+
+    def _empty_record(self, keep: bool) -> None:
+        process = self.process
+        assert process is not None
+        n = int(process["recorded"])
+        if keep and n:
+            arrays = (process.record_x, process.record_holding, process.record_event)
+            self.parts.append(tuple(a[:n].copy() for a in arrays))
+        process.state["recorded"] = 0
+
+    def _jumps(self) -> dict[str, np.ndarray] | None:
+        if not self.task.record or not self.parts:
+            return None
+        x, holding, event = (np.concatenate(part) for part in zip(*self.parts, strict=True))
+        return {
+            "x": x,
+            "holding_time": holding[:, 0],
+            "expected_holding_time": holding[:, 1],
+            "event": event.astype(np.int8),
+        }
+
+    # ---------------------------------------------------------------- watching
+
+    def abort(self) -> None:
+        """Stop at the next event; from any thread."""
+        self.aborted.set()
+        if self.process is not None:
+            self.process.abort()
+
+    def progress(self) -> ChainProgress:
+        """How far the chain is."""
+        task, process = self.task, self.process
+        total = task.tune + task.draws
+        if process is None:
+            return ChainProgress(0, total)
+        warming = self.warmup_made < task.tune
+        done = self.warmup_made if warming else task.tune + int(process["done"])
+        phase = "done" if self.finished else "warmup" if warming else "draws"
+        return ChainProgress(
+            done,
+            total,
+            phase,
+            0 if warming else int(process["all_divergences"]),
+            float(process["step_size"]),
+            int(process["all_gradients"]),
+            done,
+        )
+
+
+def _run_task(task: ChainTask) -> ChainOutput:
+    """One chain in another process."""
+    return ChainRun(task, np.empty((task.draws, task.target.ndim))).run()
+
+
+def run_chains(
+    tasks: list[ChainTask], *, cores: int | None, progress: bool, executor: Any = None
+) -> tuple[np.ndarray, list[ChainOutput], bool]:
+    """Run all chains; returns (draws (chain, draw, d), outputs, interrupted)."""
+    d, draws = tasks[0].target.ndim, tasks[0].draws
+    if executor is not None:
+        outputs = [f.result() for f in [executor.submit(_run_task, task) for task in tasks]]
+        out = np.full((len(tasks), draws, d), math.nan)
+        for k, output in enumerate(outputs):
+            out[k, : len(output.draws)] = output.draws
+        return out, outputs, False
+    out = np.empty((len(tasks), draws, d))
+    runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
+    workers = min(len(runs), cores or os.cpu_count() or 1)
+    interrupted = False
+    with futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool:
+        waiting = [pool.submit(_run_unless_aborted, run) for run in runs]
+        try:
+            _watch(runs, waiting, progress)
+        except KeyboardInterrupt:
+            interrupted = True
+            for run in runs:
+                run.abort()
+    return out, [f.result() for f in waiting], interrupted
+
+
+def _run_unless_aborted(run: ChainRun) -> ChainOutput:
+    if run.aborted.is_set():
+        run.task.tune = run.task.draws = 0
+    return run.run()
+
+
+def _watch(runs, waiting, enabled: bool) -> None:
+    """Show the progress until all chains have ended, or one has failed."""
+    total = runs[0].task.tune + runs[0].task.draws
+    with Progress(len(runs), total, enabled=enabled) as display:
+        pending = set(waiting)
+        while pending:
+            ended, pending = futures.wait(pending, POLL_SECONDS, futures.FIRST_COMPLETED)
+            display.update([run.progress() for run in runs])
+            if any(f.result().error is not None for f in ended):
+                for run in runs:
+                    run.abort()

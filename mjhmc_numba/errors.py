@@ -1,0 +1,39 @@
+"""What can go wrong before or during sampling, each with what to do about it."""
+
+__all__ = [
+    "GradientError",
+    "InitialPointError",
+    "MemoryRequestError",
+    "SettingsError",
+    "SlowDensityWarning",
+    "SamplingWarning",
+    "TargetError",
+]
+
+
+class TargetError(ValueError):
+    """The density cannot be used as it was given."""
+
+
+class InitialPointError(TargetError):
+    """The density or its gradient is not finite where a chain has to start."""
+
+
+class GradientError(TargetError):
+    """The gradient is not the derivative of the log density."""
+
+
+class SettingsError(ValueError):
+    """A setting is unknown, out of range, or does not go with another."""
+
+
+class MemoryRequestError(MemoryError):
+    """The output would not fit into memory; nothing has been allocated."""
+
+
+class SlowDensityWarning(UserWarning):
+    """The density is a Python function: every gradient goes through the interpreter."""
+
+
+class SamplingWarning(UserWarning):
+    """The draws should not be trusted as they are; the message says why and what to do."""

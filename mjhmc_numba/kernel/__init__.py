@@ -1,0 +1,1 @@
+"""Compiled code only: everything here is `@njit` and knows `math`, NumPy and Numba alone."""

@@ -1,0 +1,130 @@
+"""The entry points of the kernel: start a process, move it, run it for n ticks.
+
+Each gets an array of one `layout.STATE` record.
+"""
+
+import math
+
+from mjhmc_numba.kernel.clock import advance
+from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.integrators import integrate
+from mjhmc_numba.kernel.jump import start_clocks
+from mjhmc_numba.kernel.ladder import (
+    energy_of,
+    logp_of,
+    place,
+    rung,
+    start_ladder,
+    total_energy,
+)
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, scratch
+from mjhmc_numba.kernel.metric import draw_momentum
+
+
+@kernel_jit
+def start_process(state, x):
+    """Place the process at x with a fresh momentum and set its clocks going."""
+    p = state[0]
+    if place(p, x, True):
+        return DENSITY_RAISED
+    start_clocks(p)
+    p.tick_end = p.now
+    return FINISHED
+
+
+@kernel_jit
+def move_process(state, x):
+    """Continue at x, where the density may be another one: momentum and clocks run on."""
+    return DENSITY_RAISED if place(state[0], x, False) else FINISHED
+
+
+@kernel_jit
+def restart_process(state):
+    """Begin a new ladder where the process is, after its metric or its clocks have changed."""
+    p = state[0]
+    _, v, _ = rung(p, p.here)
+    draw_momentum(p, v)
+    p.direction = 1
+    start_ladder(p)
+    start_clocks(p)
+
+
+@kernel_jit
+def probe_step(state, x, grad, logp, stages, step_size):
+    """Energy error of one integrator step from x with a fresh momentum; moves nothing.
+
+    `grad` and `logp` belong to x. Returns (raised, error); the error is infinite where the step
+    leaves the support.
+    """
+    p = state[0]
+    end_x, end_v, end_grad = scratch(p, 1), scratch(p, 2), scratch(p, 3)
+    end_x[:] = x
+    end_grad[:] = grad
+    draw_momentum(p, end_v)
+    energy = total_energy(p, logp, end_v)
+    usual_stages = p.stages
+    p.stages = stages
+    raised, end_logp = integrate(p, step_size, 1, end_x, end_v, end_grad)
+    p.stages = usual_stages
+    if raised or end_logp == -math.inf:
+        return raised, math.inf
+    return False, total_energy(p, end_logp, end_v) - energy
+
+
+@kernel_jit
+def write_draw(p, draw, stats):
+    """Write the present position and the statistics since the last draw; start them again."""
+    x, _, _ = rung(p, p.here)
+    for j in range(draw.size):
+        draw[j] = x[j]
+    energy = energy_of(p, p.here)
+    stats[0] = p.n_steps
+    stats[1] = p.n_L
+    stats[2] = p.n_F
+    stats[3] = p.n_R
+    stats[4] = p.n_diverging
+    stats[5] = p.n_capped
+    stats[6] = p.longest_stay
+    stats[7] = p.n_refined
+    stats[8] = p.n_blocked
+    stats[9] = energy
+    stats[10] = energy - p.origin_energy
+    stats[11] = p.acceptance / p.acceptance_weight
+    stats[12] = p.ladder_step
+    stats[13] = logp_of(p, p.here)
+    p.done += 1
+    start_counts(p)
+
+
+@kernel_jit
+def start_counts(p):
+    """Count from zero for the next draw."""
+    p.n_steps = 0
+    p.n_L = 0
+    p.n_F = 0
+    p.n_R = 0
+    p.n_diverging = 0
+    p.n_capped = 0
+    p.longest_stay = 0
+    p.n_refined = 0
+    p.n_blocked = 0
+    p.acceptance = 0.0
+    p.acceptance_weight = 0.0
+
+
+@kernel_jit
+def run_ticks(state, draws, stats):
+    """Fill the rows of draws (n, d) and stats (n, len(STAT_NAMES)), one tick a row.
+
+    Returns (rows filled, status). A status other than FINISHED leaves the process in the middle
+    of a tick, and a further call goes on from there.
+    """
+    p = state[0]
+    for n in range(draws.shape[0]):
+        if p.now >= p.tick_end:
+            p.tick_end = p.now + p.draw_interval
+        status = advance(p)
+        if status != FINISHED:
+            return n, status
+        write_draw(p, draws[n], stats[n])
+    return draws.shape[0], FINISHED

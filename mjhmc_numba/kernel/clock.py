@@ -1,0 +1,61 @@
+"""Advance the jump process to the next tick of system time: one draw.
+
+Running the process for a time that does not depend on its state leaves the target invariant, so
+the states at the ticks are unweighted draws, and a tick composes with other Markov steps.
+"""
+
+from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.jump import record_visit, refresh_gap, ring, schedule_jump
+from mjhmc_numba.kernel.ladder import refresh
+from mjhmc_numba.kernel.layout import (
+    COMPETING,
+    DENSITY_RAISED,
+    EVENT_R,
+    FINISHED,
+    INTERRUPTED,
+    RECORD_FULL,
+)
+
+
+@kernel_jit
+def _refresh_event(p):
+    p.now = p.next_refresh
+    record_visit(p, EVENT_R)
+    refresh(p)
+    p.n_R += 1
+    p.entered = p.now
+    p.next_refresh = p.now + refresh_gap(p)
+
+
+@kernel_jit
+def _skip_to_tick(p):
+    """Let the rest of the tick pass without an event: all that is due is due later."""
+    rest = p.tick_end - p.now
+    p.next_ring += rest
+    p.next_refresh += rest
+    p.entered += rest
+    p.now = p.tick_end
+    p.n_capped += 1
+
+
+@kernel_jit
+def advance(p):
+    """Run to the end of the current tick. Returns a status; anything but FINISHED can resume."""
+    while True:
+        if p.abort != 0:
+            return INTERRUPTED
+        if p.record_capacity > 0 and p.recorded == p.record_capacity:
+            return RECORD_FULL
+        if p.method == COMPETING and p.scheduled == 0:
+            if schedule_jump(p):
+                return DENSITY_RAISED
+        if min(p.next_ring, p.next_refresh) > p.tick_end:
+            p.now = p.tick_end
+            return FINISHED
+        if p.n_L + p.n_F + p.n_R >= p.max_jumps or p.n_steps >= p.max_gradients:
+            _skip_to_tick(p)
+            return FINISHED
+        if p.next_refresh <= p.next_ring:
+            _refresh_event(p)
+        elif ring(p):
+            return DENSITY_RAISED

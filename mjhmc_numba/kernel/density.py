@@ -1,0 +1,48 @@
+"""The one way in which the kernel calls a log density: a C function behind an address.
+
+    int64 density(double *x, double *grad, double *logp, int64 *table)
+
+It writes the log density and its gradient and returns 0 (fine), 1 (it raised: stop) or
+2 (not finite here). The kernel is compiled once, whatever the density.
+"""
+
+import math
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.layout import scratch
+
+FINE, RAISED, NOT_FINITE = 0, 1, 2
+
+
+@intrinsic
+def call_density(typingctx, address, x, grad, logp, table):
+    """Call the density at `address`; all arguments are addresses."""
+
+    def codegen(context, builder, signature, args):
+        word = ir.IntType(64)
+        pointer = builder.inttoptr(args[0], ir.FunctionType(word, [word] * 4).as_pointer())
+        return builder.call(pointer, list(args[1:]))
+
+    word = types.int64
+    return word(word, word, word, word, word), codegen
+
+
+@kernel_jit
+def evaluate(p, x, grad):
+    """Log density at x; writes its gradient and counts it.
+
+    Returns (raised, logp), where logp is -inf if it is not finite.
+    """
+    out = scratch(p, 4)
+    code = call_density(p.density, x.ctypes.data, grad.ctypes.data, out.ctypes.data, p.table)
+    p.n_steps += 1
+    p.all_gradients += 1
+    if code == RAISED:
+        return True, -math.inf
+    if code != FINE or not math.isfinite(out[0]):
+        return False, -math.inf
+    return False, out[0]

@@ -1,0 +1,90 @@
+r"""L: reversible, volume-preserving maps that nearly conserve the energy.
+
+All are palindromes of kicks :math:`v \leftarrow v + b h \nabla\log\pi(x)` and drifts
+:math:`x \leftarrow x + a h M^{-1} v`:
+
+=============  ======  ==============================  ==================
+integrator     stages  kicks b                         drifts a
+=============  ======  ==============================  ==================
+leapfrog       1       1/2, 1/2                        1
+two_stage      2       b, 1 - 2b, b                    1/2, 1/2
+three_stage    3       b, 1/2 - b, 1/2 - b, b          a, 1 - 2a, a
+=============  ======  ==============================  ==================
+
+`step_size` is the length per gradient, so h = stages * step_size, and integrators compare at
+equal cost. A negative step size gives the inverse map.
+"""
+
+import math
+
+from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.density import evaluate
+from mjhmc_numba.kernel.layout import scratch, vector
+from mjhmc_numba.kernel.metric import velocity
+
+# Blanes, Casas and Sanz-Serna (2014), SIAM J. Sci. Comput. 36, A1556.
+TWO_STAGE_B = 0.21178
+THREE_STAGE_B = 0.11888010966548
+THREE_STAGE_A = 0.29619504261126
+
+
+@kernel_jit
+def kick_fraction(stages, k):
+    """The k-th of stages + 1 kicks, as a fraction of h."""
+    outer = k == 0 or k == stages
+    if stages == 1:
+        return 0.5
+    if stages == 2:
+        return TWO_STAGE_B if outer else 1.0 - 2.0 * TWO_STAGE_B
+    return THREE_STAGE_B if outer else 0.5 - THREE_STAGE_B
+
+
+@kernel_jit
+def drift_fraction(stages, k):
+    """The k-th drift, as a fraction of h."""
+    if stages == 1:
+        return 1.0
+    if stages == 2:
+        return 0.5
+    return 1.0 - 2.0 * THREE_STAGE_A if k == 1 else THREE_STAGE_A
+
+
+@kernel_jit
+def kick(length, v, grad):
+    """Move the momentum along the gradient."""
+    for j in range(v.size):
+        v[j] += length * grad[j]
+
+
+@kernel_jit
+def drift(p, length, x, v):
+    """Move the position along the velocity."""
+    if p.rank == 0:
+        scale = vector(p.scale, p.ndim)
+        for j in range(x.size):
+            x[j] += length * scale[j] * scale[j] * v[j]
+    else:
+        work = scratch(p, 0)
+        velocity(p, v, work)
+        for j in range(x.size):
+            x[j] += length * work[j]
+
+
+@kernel_jit
+def integrate(p, step_size, num_steps, x, v, grad):
+    """Apply the integrator `num_steps` times to (x, v, grad), in place.
+
+    Returns (raised, logp); logp is -inf as soon as the path has left the support, and the rest
+    of it is not walked.
+    """
+    h = p.stages * step_size
+    logp = -math.inf
+    for _ in range(num_steps):
+        for k in range(p.stages):
+            kick(kick_fraction(p.stages, k) * h, v, grad)
+            drift(p, drift_fraction(p.stages, k) * h, x, v)
+            raised, logp = evaluate(p, x, grad)
+            if raised or logp == -math.inf:
+                return raised, logp
+        kick(kick_fraction(p.stages, p.stages) * h, v, grad)
+    return False, logp

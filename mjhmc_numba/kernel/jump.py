@@ -1,0 +1,162 @@
+r"""One event of the jump process, simulated in one of two ways that agree in law.
+
+*Competing exponentials* (any g; the paper's algorithm): draw waiting times with rates
+:math:`\Gamma_L, \Gamma_F, \Gamma_R`; the shortest wins and is the holding time. Both neighbours
+must be known before anything can happen.
+
+*Thinning* (bounded g): a clock that does not look at the state rings; at a ring, move with
+probability :math:`g_{ahead} / g_{max}`, else flip with probability
+:math:`\max(0, g_{behind} - g_{ahead}) / g_{max}`, else do nothing. With exponential gaps of rate
+:math:`g_{max}` this is the same Markov jump process; with regular gaps it is its uniformised
+chain. The rung behind is looked at only after a failed move, and a refresh costs no gradient.
+"""
+
+import math
+
+from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.ladder import energy_of, look, rung
+from mjhmc_numba.kernel.layout import (
+    CLOCK_POISSON,
+    COMPETING,
+    EVENT_F,
+    EVENT_L,
+    NO_EVENT,
+    random_stream,
+    row,
+    vector,
+)
+from mjhmc_numba.kernel.random import exponential, uniform
+from mjhmc_numba.kernel.rates import balancing, flip_rate, jump_rates, log_probability_ratio
+
+
+@kernel_jit
+def ring_gap(p):
+    """Time between two looks at the neighbours (thinning)."""
+    if p.clock == CLOCK_POISSON:
+        return exponential(random_stream(p)) / p.g_max
+    return 1.0 / p.g_max
+
+
+@kernel_jit
+def refresh_gap(p):
+    """Time between two refreshes."""
+    if p.clock == CLOCK_POISSON:
+        return exponential(random_stream(p)) / p.refresh_rate
+    jitter = p.refresh_jitter * (2.0 * uniform(random_stream(p)) - 1.0)
+    return (1.0 + jitter) / p.refresh_rate
+
+
+@kernel_jit
+def start_clocks(p):
+    """Set both clocks going, the regular one with a random phase."""
+    p.next_refresh = p.now + refresh_gap(p)
+    first = ring_gap(p)
+    if p.clock != CLOCK_POISSON:
+        first *= uniform(random_stream(p))
+    p.next_ring = p.now + first
+    p.entered = p.now
+    p.scheduled = 0
+
+
+@kernel_jit
+def _count_acceptance(p, log_ratio, weight):
+    """Average min(1, pi_ahead / pi) over system time; rings see time averages."""
+    p.acceptance += weight * math.exp(min(0.0, log_ratio))
+    p.acceptance_weight += weight
+
+
+@kernel_jit
+def schedule_jump(p):
+    """Competing exponentials: draw w_L and w_F, keep the sooner. Returns whether it raised.
+
+    w_R is the refresh clock, which runs on: exponential waiting times have no memory.
+    """
+    raised, energy_ahead = look(p, p.direction)
+    if raised:
+        return True
+    raised, energy_behind = look(p, -p.direction)
+    if raised:
+        return True
+    energy = energy_of(p, p.here)
+    rate_L, rate_F = jump_rates(p.rates, energy, energy_ahead, energy_behind, p.g)
+    wait_L = exponential(random_stream(p)) / rate_L
+    wait_F = exponential(random_stream(p)) / rate_F
+    p.next_ring = p.now + min(wait_L, wait_F)
+    p.next_event = EVENT_L if wait_L < wait_F else EVENT_F
+    p.total_rate = rate_L + rate_F + p.refresh_rate
+    p.scheduled = 1
+    _count_acceptance(p, log_probability_ratio(energy, energy_ahead), 1.0 / p.total_rate)
+    return False
+
+
+@kernel_jit
+def thinned_event(p):
+    """Thinning: what happens at a ring. Returns (raised, event)."""
+    raised, energy_ahead = look(p, p.direction)
+    if raised:
+        return True, NO_EVENT
+    energy = energy_of(p, p.here)
+    ahead = log_probability_ratio(energy, energy_ahead)
+    _count_acceptance(p, ahead, 1.0)
+    g_ahead = balancing(p.rates, ahead, p.g)
+    u = uniform(random_stream(p)) * p.g_max
+    if u < g_ahead:
+        return False, EVENT_L
+    raised, energy_behind = look(p, -p.direction)
+    if raised:
+        return True, NO_EVENT
+    g_behind = balancing(p.rates, log_probability_ratio(energy, energy_behind), p.g)
+    if u < g_ahead + flip_rate(g_ahead, g_behind):
+        return False, EVENT_F
+    return False, NO_EVENT
+
+
+@kernel_jit
+def record_visit(p, event):
+    """Write the state that is being left, with the time spent in it, to the jump record."""
+    if p.record_capacity == 0:
+        return
+    x, _, _ = rung(p, p.here)
+    n = p.recorded
+    visited = row(p.record_x, p, n)
+    for j in range(x.size):
+        visited[j] = x[j]
+    holding = vector(p.record_holding + 16 * n, 2)
+    holding[0] = p.now - p.entered
+    holding[1] = 1.0 / p.total_rate
+    vector(p.record_event, p.record_capacity)[n] = event
+    p.recorded = n + 1
+
+
+@kernel_jit
+def move(p, event):
+    """Apply L or F: L goes one rung in the direction s, F reverses s."""
+    record_visit(p, event)
+    if event == EVENT_L:
+        p.here += p.direction
+        p.n_L += 1
+        p.stay = 0
+    else:
+        p.direction = -p.direction
+        p.n_F += 1
+    p.entered = p.now
+    p.scheduled = 0
+
+
+@kernel_jit
+def ring(p):
+    """The ring of the clock: an event, or none. Returns whether the density raised."""
+    if p.method == COMPETING:
+        p.now = p.next_ring
+        event = p.next_event
+    else:
+        raised, event = thinned_event(p)
+        if raised:
+            return True
+        p.now = p.next_ring
+        p.next_ring = p.now + ring_gap(p)
+    p.stay += 1
+    if event != NO_EVENT:
+        move(p, event)
+    p.longest_stay = max(p.longest_stay, p.stay)
+    return False

@@ -1,0 +1,203 @@
+r"""The ladder of states :math:`\ldots, L^{-1}\zeta, \zeta, L\zeta, \ldots` since the last refresh.
+
+The process is at rung i with a direction s = +1 or -1, and
+
+* L takes (i, s) to (i + s, s): a rung that is known costs nothing, a new one M steps;
+* F takes (i, s) to (i, -s): only the direction changes, energies do not depend on it;
+* R keeps x, draws a momentum and starts a new ladder.
+
+The rungs lie in a ring buffer, a power of two long. When it is full, the rung at the far end is
+forgotten and would be computed again; memory does not grow with the length of the run.
+"""
+
+import math
+
+from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.density import evaluate
+from mjhmc_numba.kernel.integrators import integrate
+from mjhmc_numba.kernel.layout import random_stream, row, scratch, vector
+from mjhmc_numba.kernel.metric import draw_momentum, kinetic_energy, refresh_momentum
+from mjhmc_numba.kernel.random import uniform
+
+# A step that gains more energy than this has diverged (the threshold that Stan and PyMC use).
+DIVERGENCE_THRESHOLD = 1000.0
+
+
+@kernel_jit
+def slot(p, i):
+    """Where rung i lies; the capacity is a power of two, so this holds for negative i too."""
+    return i & (p.capacity - 1)
+
+
+@kernel_jit
+def rung(p, i):
+    """Position, momentum (for s = +1) and gradient of rung i."""
+    k = slot(p, i)
+    return row(p.x, p, k), row(p.v, p, k), row(p.grad, p, k)
+
+
+@kernel_jit
+def energy_of(p, i):
+    """Energy of rung i."""
+    return vector(p.energy, p.capacity)[slot(p, i)]
+
+
+@kernel_jit
+def logp_of(p, i):
+    """Log density of rung i."""
+    return vector(p.logp, p.capacity)[slot(p, i)]
+
+
+@kernel_jit
+def _set_levels(p, i, energy, logp):
+    vector(p.energy, p.capacity)[slot(p, i)] = energy
+    vector(p.logp, p.capacity)[slot(p, i)] = logp
+
+
+@kernel_jit
+def total_energy(p, logp, v):
+    """H = -logp + kinetic energy; infinite wherever it is not finite."""
+    energy = kinetic_energy(p, v, scratch(p, 0)) - logp
+    return energy if math.isfinite(energy) else math.inf
+
+
+@kernel_jit
+def _copy(source, destination):
+    for j in range(source.size):
+        destination[j] = source[j]
+
+
+@kernel_jit
+def _apply_L(p, side, level, x, v, grad):
+    """L (side = +1) or its inverse on (x, v, grad), refined `level` times: (raised, logp, H)."""
+    pieces = 1 << level
+    raised, logp = integrate(p, side * p.ladder_step / pieces, p.num_steps * pieces, x, v, grad)
+    if raised or logp == -math.inf:
+        return raised, logp, math.inf
+    return False, logp, total_energy(p, logp, v)
+
+
+@kernel_jit
+def _same_level_back(p, side, level, i, energy):
+    """Whether L, started at its far end, would choose the same level: then the edge exists.
+
+    Rung i was reached with refinement `level`. If a coarser level would do for the way back,
+    the way back is another one and the two ends are no neighbours. Returns (raised, same).
+    """
+    x, v, grad = rung(p, i)
+    back_x, back_v, back_grad = scratch(p, 1), scratch(p, 2), scratch(p, 3)
+    for coarser in range(level):
+        _copy(x, back_x)
+        _copy(v, back_v)
+        _copy(grad, back_grad)
+        raised, _, energy_back = _apply_L(p, -side, coarser, back_x, back_v, back_grad)
+        if raised:
+            return True, False
+        if abs(energy_back - energy) <= p.refine_threshold:
+            return False, False
+    return False, True
+
+
+@kernel_jit
+def extend_ladder(p, side):
+    """Compute the next rung on `side` (+1 or -1) of the known ones. Returns whether it raised."""
+    end = p.high if side > 0 else p.low
+    base_x, base_v, base_grad = rung(p, end)
+    base_energy = energy_of(p, end)
+    x, v, grad = rung(p, end + side)
+    if p.high - p.low + 1 == p.capacity:  # full: the rung at the other end makes room
+        if side > 0:
+            p.low += 1
+        else:
+            p.high -= 1
+    level = 0
+    while True:
+        _copy(base_x, x)
+        _copy(base_v, v)
+        _copy(base_grad, grad)
+        raised, logp, energy = _apply_L(p, side, level, x, v, grad)
+        if raised:
+            _copy(x, scratch(p, 1))
+            return True
+        if abs(energy - base_energy) <= p.refine_threshold or level == p.refine_levels:
+            break
+        level += 1
+    if not energy - base_energy < DIVERGENCE_THRESHOLD:
+        p.n_diverging += 1
+        p.all_divergences += 1
+    if level > 0 and math.isfinite(energy):
+        p.n_refined += 1
+        raised, same = _same_level_back(p, side, level, end + side, energy)
+        if raised:
+            return True
+        if not same:
+            p.n_blocked += 1
+            energy = math.inf
+    _set_levels(p, end + side, energy, logp)
+    if side > 0:
+        p.high += 1
+    else:
+        p.low -= 1
+    return False
+
+
+@kernel_jit
+def look(p, side):
+    """Energy of the neighbouring rung on `side`, computed if unknown. Returns (raised, H)."""
+    i = p.here + side
+    if i > p.high or i < p.low:
+        if extend_ladder(p, side):
+            return True, math.inf
+    return False, energy_of(p, i)
+
+
+@kernel_jit
+def start_ladder(p):
+    """Make the present state, with momentum s v, the only rung of a new ladder.
+
+    The step size may change here and only here: within a ladder L stays one fixed map.
+    """
+    _, v, _ = rung(p, p.here)
+    if p.direction < 0:
+        for j in range(v.size):
+            v[j] = -v[j]
+    p.direction = 1
+    p.low = p.here
+    p.high = p.here
+    p.scheduled = 0
+    logp = logp_of(p, p.here)
+    energy = total_energy(p, logp, v)
+    _set_levels(p, p.here, energy, logp)
+    p.origin_energy = energy
+    jitter = p.step_jitter * (2.0 * uniform(random_stream(p)) - 1.0)
+    p.ladder_step = p.step_size * (1.0 + jitter)
+
+
+@kernel_jit
+def refresh(p):
+    """R: same x, new momentum, new ladder. Costs no gradient."""
+    _, v, _ = rung(p, p.here)
+    # The momentum of (i, s) is s v: a partial refresh must keep its sign.
+    refresh_momentum(p, p.refresh_alpha * p.direction, v, scratch(p, 0))
+    p.direction = 1
+    start_ladder(p)
+
+
+@kernel_jit
+def place(p, position, new_momentum):
+    """Put the process at a position, as after a move by someone else. Returns whether it raised.
+
+    Log density and gradient are computed anew (one gradient); the momentum is drawn, or kept.
+    """
+    x, v, grad = rung(p, p.here)
+    _copy(position, x)
+    raised, logp = evaluate(p, x, grad)
+    if raised:
+        _copy(position, scratch(p, 1))
+        return True
+    if new_momentum:
+        draw_momentum(p, v)
+        p.direction = 1
+    _set_levels(p, p.here, 0.0, logp)
+    start_ladder(p)
+    return False

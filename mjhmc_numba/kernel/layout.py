@@ -1,0 +1,139 @@
+"""The memory of a process: one record of named numbers, and vectors at addresses it holds.
+
+Python allocates a NumPy array of one `STATE` record; the kernel gets a pointer to it, so passing
+a process from function to function costs nothing, no reference is counted, and its numbers are
+read by name (`p.step_size`). Vectors and matrices are separate arrays, owned by Python too; the
+record holds their addresses. To save a process is to copy its arrays.
+"""
+
+import numpy as np
+from numba import carray, types
+from numba.extending import intrinsic
+
+from mjhmc_numba.kernel.compilation import kernel_jit
+
+# Events of the jump process.
+NO_EVENT, EVENT_L, EVENT_F, EVENT_R = 0, 1, 2, 3
+
+# Why the kernel came back.
+FINISHED, DENSITY_RAISED, INTERRUPTED, RECORD_FULL = 0, 1, 2, 3
+
+# Clocks, and ways to simulate.
+CLOCK_REGULAR, CLOCK_POISSON = 0, 1
+THINNING, COMPETING = 0, 1
+
+# Set by Python: sizes, addresses, and the parameters that are frozen during a draw.
+SIZES = ("ndim", "capacity", "rank", "record_capacity")
+ADDRESSES = (
+    "density",  # C function of the log density
+    "table",  # its last argument
+    "g",  # C function of a custom balancing function
+    "x",  # (capacity, ndim): positions of the rungs
+    "v",  # (capacity, ndim): momenta, as they are when s = +1
+    "grad",  # (capacity, ndim): gradients of the log density
+    "energy",  # (capacity,): H = -logp + kinetic; infinite where nothing can go
+    "logp",  # (capacity,)
+    "scale",  # (ndim,): metric, see metric.py
+    "directions",  # (rank, ndim)
+    "stretch",  # (rank,): eigenvalue - 1
+    "root",  # (rank,): eigenvalue**-1/2 - 1
+    "rng",  # (4,) words of the random stream
+    "work",  # (WORK_ROWS, ndim) scratch
+    "record_x",  # (record_capacity, ndim): visited states
+    "record_holding",  # (record_capacity, 2): time spent in each, sampled and expected
+    "record_event",  # (record_capacity,): what ended the visit
+)
+INTEGERS = (
+    "num_steps",
+    "stages",
+    "rates",
+    "clock",
+    "method",
+    "refine_levels",
+    "max_jumps",
+    "max_gradients",
+)
+REALS = (
+    "step_size",
+    "step_jitter",
+    "refresh_rate",
+    "refresh_jitter",
+    "refresh_alpha",
+    "draw_interval",
+    "g_max",
+    "refine_threshold",
+)
+
+# Where on the ladder the process is, and what comes next.
+CURSOR = ("here", "direction", "low", "high", "scheduled", "next_event", "stay")
+TIMES = (
+    "now",
+    "next_ring",
+    "next_refresh",
+    "tick_end",
+    "entered",  # when the present state was entered
+    "total_rate",  # of leaving it (competing exponentials)
+    "ladder_step",  # the step size of the present ladder
+    "origin_energy",  # energy at its last refresh
+)
+
+# Counted since the last draw; and since the start, for whoever watches.
+COUNTS = (
+    "n_steps",
+    "n_L",
+    "n_F",
+    "n_R",
+    "n_diverging",
+    "n_capped",
+    "longest_stay",
+    "n_refined",
+    "n_blocked",
+)
+SUMS = ("acceptance", "acceptance_weight")
+TOTALS = ("done", "all_gradients", "all_divergences", "recorded", "abort")
+
+STATE = np.dtype(
+    [(name, np.int64) for name in SIZES + ADDRESSES + INTEGERS + CURSOR + COUNTS + TOTALS]
+    + [(name, np.float64) for name in REALS + TIMES + SUMS]
+)
+# What a resumed process needs beyond its vectors: all but sizes, addresses and parameters.
+RESUMABLE = CURSOR + TIMES + COUNTS + SUMS + TOTALS
+
+WORK_ROWS = 5
+
+# Columns of the statistics of a draw.
+STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
+
+
+@intrinsic
+def as_pointer(typingctx, address):
+    """An integer as a void pointer."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), codegen
+
+
+@kernel_jit
+def vector(address, size):
+    """The `size` doubles at `address` as an array."""
+    return carray(as_pointer(address), (size,), np.float64)
+
+
+@kernel_jit
+def row(address, p, i):
+    """Row i of a matrix with p.ndim columns at `address`."""
+    return carray(as_pointer(address + 8 * p.ndim * i), (p.ndim,), np.float64)
+
+
+@kernel_jit
+def scratch(p, i):
+    """Row i of the scratch memory."""
+    return row(p.work, p, i)
+
+
+@kernel_jit
+def random_stream(p):
+    """The words of the random stream."""
+    return carray(as_pointer(p.rng), (4,), np.uint64)

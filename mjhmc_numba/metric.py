@@ -1,0 +1,89 @@
+"""The metric as Python sees it: the inverse mass matrix, diagonal, low-rank or dense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mjhmc_numba.errors import SettingsError
+
+__all__ = ["Metric"]
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    r"""Inverse mass :math:`S (I + U^\top \mathrm{diag}(\lambda - 1) U) S`, S = diag(scale).
+
+    It should resemble the covariance of the target. `whiten` maps a position into the space
+    where the kinetic energy is isotropic.
+
+    Parameters
+    ----------
+    scale : (d,) array, positive
+    directions : (k, d) array with orthonormal rows; k = 0 is a diagonal metric
+    eigenvalues : (k,) array, positive
+    """
+
+    scale: np.ndarray
+    directions: np.ndarray
+    eigenvalues: np.ndarray
+
+    @classmethod
+    def diagonal(cls, variance) -> Metric:
+        """A diagonal metric from the variances of the target."""
+        variance = np.array(variance, dtype=float, ndmin=1)
+        if variance.ndim != 1 or not np.all(np.isfinite(variance) & (variance > 0)):
+            raise SettingsError("A diagonal metric needs one positive finite variance a dimension.")
+        return cls(np.sqrt(variance), np.zeros((0, variance.size)), np.zeros(0))
+
+    @classmethod
+    def dense(cls, covariance) -> Metric:
+        """A dense metric from the covariance of the target (all its directions are kept)."""
+        covariance = np.array(covariance, dtype=float)
+        if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
+            raise SettingsError(
+                f"A dense metric is a square matrix, not of shape {covariance.shape}."
+            )
+        if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=0):
+            raise SettingsError("A dense metric must be symmetric.")
+        scale = np.sqrt(np.diag(covariance))
+        if not np.all(scale > 0):
+            raise SettingsError("A dense metric must be positive definite.")
+        eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+        if eigenvalues[0] <= 0:
+            raise SettingsError("A dense metric must be positive definite.")
+        return cls(scale, np.ascontiguousarray(vectors.T), eigenvalues)
+
+    @property
+    def ndim(self) -> int:
+        return self.scale.size
+
+    @property
+    def rank(self) -> int:
+        """Number of directions beyond the diagonal."""
+        return self.eigenvalues.size
+
+    def _stretch(self, z, factors):
+        return z + ((z @ self.directions.T) * factors) @ self.directions
+
+    def whiten(self, x):
+        """Positions (..., d) in the space where the kinetic energy is isotropic."""
+        return self._stretch(x / self.scale, self.eigenvalues**-0.5 - 1)
+
+    def unwhiten(self, y):
+        """The inverse of `whiten`."""
+        return self.scale * self._stretch(y, self.eigenvalues**0.5 - 1)
+
+    def whiten_gradient(self, grad):
+        """Gradients (..., d) with respect to the whitened position."""
+        return self._stretch(grad * self.scale, self.eigenvalues**0.5 - 1)
+
+    def covariance(self) -> np.ndarray:
+        """The inverse mass as a matrix (d, d)."""
+        inner = np.eye(self.ndim) + (self.directions.T * (self.eigenvalues - 1)) @ self.directions
+        return self.scale[:, None] * inner * self.scale
+
+    def spectrum(self) -> np.ndarray:
+        """(2, k): eigenvalues - 1 and eigenvalues**-1/2 - 1, as the kernel wants them."""
+        return np.stack([self.eigenvalues - 1, self.eigenvalues**-0.5 - 1])

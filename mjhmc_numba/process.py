@@ -1,0 +1,188 @@
+"""One chain's jump process: the arrays that the kernel works on, and the calls into it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mjhmc_numba.kernel import chain, control, layout
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
+from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
+from mjhmc_numba.target import Target
+
+__all__ = ["Process", "random_words"]
+
+# Rungs kept since the last refresh: as many as fit into this many numbers, within bounds.
+LADDER_NUMBERS = 1 << 20
+SMALLEST_LADDER, LARGEST_LADDER = 8, 256
+
+
+def random_words(seed: np.random.SeedSequence) -> np.ndarray:
+    """The first state of a chain's random stream: four words, not all zero."""
+    words = seed.generate_state(4, np.uint64)
+    return words if words.any() else np.ones(4, np.uint64)
+
+
+def _capacity(ndim: int) -> int:
+    rungs = LADDER_NUMBERS // (3 * ndim)
+    power = 1 << max(int(rungs).bit_length() - 1, 0)
+    return min(max(power, SMALLEST_LADDER), LARGEST_LADDER)
+
+
+class Process:
+    """The jump process of one chain.
+
+    Parameters
+    ----------
+    target : the density
+    settings : the user's settings
+    tuned : what to run with now; see `configure`
+    rng : (4,) uint64, the state of the random stream; advanced in place
+    record : capacity of the jump record's buffer; 0 keeps none
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        settings: Settings,
+        tuned: Tuned,
+        rng: np.ndarray,
+        *,
+        record: int = 0,
+    ):
+        d, capacity = target.ndim, _capacity(target.ndim)
+        self.target, self.settings, self.rng = target, settings, rng
+        self.rungs = np.zeros((3, capacity, d))
+        self.levels = np.zeros((2, capacity))
+        self.work = np.zeros((layout.WORK_ROWS, d))
+        self.record_x = np.zeros((record, d))
+        self.record_holding = np.zeros((record, 2))
+        self.record_event = np.zeros(record)
+        self.state = np.zeros(1, layout.STATE)
+        self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
+        self.configure(tuned)
+
+    def _set(self, **values) -> None:
+        for name, value in values.items():
+            self.state[name] = value
+
+    def configure(self, tuned: Tuned, max_gradients: int | None = None) -> None:
+        """Run with `tuned` from now on; a new step size counts from the next refresh."""
+        settings, g = self.settings, self.settings.balancing
+        self.tuned = tuned
+        self._set(
+            step_size=tuned.step_size,
+            num_steps=tuned.num_steps,
+            refresh_rate=tuned.refresh_rate,
+            draw_interval=tuned.draw_interval,
+            stages=INTEGRATORS[tuned.integrator],
+            step_jitter=settings.step_jitter,
+            refresh_jitter=settings.refresh_jitter,
+            refresh_alpha=settings.refresh_alpha,
+            refine_threshold=settings.refine_threshold,
+            refine_levels=settings.refine_levels,
+            rates=g.code,
+            g_max=g.bound,
+            g=g.address,
+            clock=settings.clock_code,
+            method=settings.method_code,
+            max_jumps=settings.max_jumps,
+            max_gradients=settings.max_gradients if max_gradients is None else max_gradients,
+        )
+        metric = tuned.metric
+        self._metric_arrays = (
+            np.ascontiguousarray(metric.scale, dtype=float),
+            np.ascontiguousarray(metric.directions, dtype=float),
+            metric.spectrum(),
+        )
+        self._set(rank=metric.rank)
+        self.connect()
+
+    def set_step_size(self, step_size: float) -> None:
+        """A new step size, from the next refresh on."""
+        self.tuned = self.tuned.replace(step_size=step_size)
+        self.state["step_size"] = step_size
+
+    def connect(self) -> None:
+        """Write the addresses of all arrays into the record, as after one of them was replaced."""
+        scale, directions, spectrum = self._metric_arrays
+        arrays = {
+            "table": self.target.table,
+            "x": self.rungs[0],
+            "v": self.rungs[1],
+            "grad": self.rungs[2],
+            "energy": self.levels[0],
+            "logp": self.levels[1],
+            "scale": scale,
+            "directions": directions,
+            "stretch": spectrum[0],
+            "root": spectrum[1],
+            "rng": self.rng,
+            "work": self.work,
+            "record_x": self.record_x,
+            "record_holding": self.record_holding,
+            "record_event": self.record_event,
+        }
+        self._set(density=self.target.address)
+        self._set(**{name: array.ctypes.data for name, array in arrays.items()})
+
+    def start(self, x: np.ndarray) -> None:
+        """Begin at x with a fresh momentum."""
+        self._raise(chain.start_process(self.state, np.array(x, dtype=float)))
+
+    def move(self, x: np.ndarray) -> None:
+        """Go on at x, where somebody else has moved to or changed the density."""
+        self._raise(chain.move_process(self.state, np.array(x, dtype=float)))
+
+    def restart(self) -> None:
+        """Begin a new ladder with a fresh momentum where the process is."""
+        chain.restart_process(self.state)
+
+    def probe(self, x, grad, logp: float, integrator: str, step_size: float) -> float:
+        """Energy error of one integrator step from x with a fresh momentum; moves nothing."""
+        raised, error = chain.probe_step(
+            self.state, x, grad, logp, INTEGRATORS[integrator], step_size
+        )
+        self._raise(DENSITY_RAISED if raised else FINISHED)
+        return error
+
+    def run(self, draws: np.ndarray, stats: np.ndarray) -> tuple[int, int]:
+        """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
+        return chain.run_ticks(self.state, draws, stats)
+
+    def run_control(self, draws, stats, refresh_probability: float) -> tuple[int, int]:
+        """The same for discrete-time HMC."""
+        return control.run_control(self.state, draws, stats, refresh_probability)
+
+    def __getitem__(self, name: str):
+        """A number of the process by its name in `layout.STATE`."""
+        return self.state[name][0]
+
+    def abort(self) -> None:
+        """Make the kernel come back at the next event; from any thread."""
+        self.state["abort"] = 1
+
+    @property
+    def _slot(self) -> int:
+        return int(self["here"]) & (self.levels.shape[1] - 1)
+
+    @property
+    def x(self) -> np.ndarray:
+        """The present position (a view)."""
+        return self.rungs[0, self._slot]
+
+    @property
+    def grad(self) -> np.ndarray:
+        """The gradient of the log density at the present position (a view)."""
+        return self.rungs[2, self._slot]
+
+    @property
+    def logp(self) -> float:
+        return float(self.levels[1, self._slot])
+
+    def error(self) -> BaseException:
+        """What the density raised."""
+        return self.target.error_at(self.work[1].copy())
+
+    def _raise(self, status: int) -> None:
+        if status == DENSITY_RAISED:
+            raise self.error()

@@ -1,0 +1,149 @@
+"""What sampling returns, and its bridge to ArviZ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from mjhmc_numba.kernel.layout import STAT_NAMES
+from mjhmc_numba.settings import Settings, Tuned
+
+__all__ = ["Result", "stats_from_rows"]
+
+_WHOLE = ("n_steps", "n_L", "n_F", "n_R", "n_capped", "longest_stay", "n_refined", "n_blocked")
+
+
+def stats_from_rows(rows: np.ndarray, tuned: Sequence[Tuned]) -> dict[str, np.ndarray]:
+    """Statistics by name, each (chain, draw), from the kernel's rows (chain, draw, column)."""
+    column = {name: rows[..., k] for k, name in enumerate(STAT_NAMES)}
+    stats = {name: column[name].astype(np.int64) for name in _WHOLE}
+    stats["n_jumps"] = stats["n_L"] + stats["n_F"] + stats["n_R"]
+    stats["diverging"] = column["n_diverging"] > 0
+    for name in ("energy", "energy_error", "acceptance_rate", "step_size", "lp"):
+        stats[name] = np.array(column[name])
+    shape = rows.shape[:2]
+    for name in ("refresh_rate", "num_steps", "draw_interval"):
+        values = np.array([getattr(t, name) for t in tuned])
+        stats[name] = np.broadcast_to(values[:, None], shape).copy()
+    return stats
+
+
+@dataclass(eq=False)
+class Result:
+    """Draws of several chains.
+
+    Parameters
+    ----------
+    draws : (chain, draw, dim), unweighted
+    stats : each (chain, draw); `n_steps` counts the gradients spent on a draw
+    settings : what each chain ran with after its warm-up
+    options : the settings as the user gave them
+    seed : entropy that makes the same draws again
+    warmup_gradients : (chain,), gradients spent before the first draw
+    chains : the number of each chain; an interrupted run may lack some
+    warmup_draws, warmup_stats : on request
+    jumps : on request, for each chain its jump record: visited states `x`, `holding_time`
+        sampled and `expected_holding_time`, the paper's importance weights, and the `event` that
+        ended the visit (1 = L, 2 = F, 3 = R)
+    interrupted : whether the run was cut short by the user
+    """
+
+    draws: np.ndarray
+    stats: dict[str, np.ndarray]
+    settings: list[Tuned]
+    options: Settings
+    seed: Any
+    names: list[str]
+    tune: int
+    warmup_gradients: np.ndarray
+    chains: list[int]
+    warmup_draws: np.ndarray | None = None
+    warmup_stats: dict[str, np.ndarray] | None = None
+    jumps: list[dict[str, np.ndarray]] | None = None
+    interrupted: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        chains, draws, d = self.draws.shape
+        steps = int(self.stats["n_steps"].sum())
+        return (
+            f"<Result: {chains} chains x {draws} draws x {d} dimensions, "
+            f"{int(self.warmup_gradients.sum())} + {steps} gradients>"
+        )
+
+    @property
+    def gradients(self) -> dict[str, int]:
+        """Gradients of all chains, in the warm-up and after it."""
+        return {
+            "warmup": int(self.warmup_gradients.sum()),
+            "draws": int(self.stats["n_steps"].sum()),
+        }
+
+    def to_arviz(self, names: Sequence[str] | Mapping[str, tuple] | None = None):
+        """The draws for ArviZ: InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x).
+
+        Parameters
+        ----------
+        names
+            a name for each dimension; or a mapping of names to shapes, which share out the
+            dimensions in order. By default one variable "x".
+        """
+        import arviz
+
+        groups = {
+            "posterior": self._named(self.draws, names),
+            "sample_stats": dict(self.stats),
+        }
+        if self.warmup_draws is not None and self.warmup_stats is not None:
+            groups["warmup_posterior"] = self._named(self.warmup_draws, names)
+            groups["warmup_sample_stats"] = dict(self.warmup_stats)
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            data = arviz.from_dict(groups)
+        else:
+            data = arviz.from_dict(**groups, save_warmup=True)
+        for group in ("posterior", "sample_stats"):
+            data[group].attrs.update(self._attributes())
+        return data
+
+    def summary(self, names=None, **options):
+        """ArviZ's table of means, intervals, effective sample sizes and R-hat."""
+        import arviz
+
+        return arviz.summary(self.to_arviz(names), **options)
+
+    def _named(self, draws, names) -> dict[str, np.ndarray]:
+        d = draws.shape[2]
+        if names is None:
+            return {"x": draws}
+        shapes = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, ())
+        sizes = [int(np.prod(shape, dtype=int)) for shape in shapes.values()]
+        if sum(sizes) != d or (not isinstance(names, Mapping) and len(shapes) != len(names)):
+            raise ValueError(f"The names stand for {sum(sizes)} numbers, but there are {d}.")
+        named, at = {}, 0
+        for (name, shape), size in zip(shapes.items(), sizes, strict=True):
+            named[name] = draws[:, :, at : at + size].reshape(*draws.shape[:2], *shape)
+            at += size
+        return named
+
+    def _attributes(self) -> dict[str, Any]:
+        """What ArviZ keeps beside the numbers, in types that every file format takes."""
+        options = self.options
+        rates = options.rates if isinstance(options.rates, str) else "custom"
+        return {
+            "inference_library": "mjhmc_numba",
+            "inference_library_version": version("mjhmc_numba"),
+            "tuning_steps": self.tune,
+            "seed": str(self.seed),
+            "rates": rates,
+            "integrator": ", ".join(t.integrator for t in self.settings),
+            "step_size": [t.step_size for t in self.settings],
+            "num_steps": [t.num_steps for t in self.settings],
+            "refresh_rate": [t.refresh_rate for t in self.settings],
+            "draw_interval": [t.draw_interval for t in self.settings],
+            "metric_rank": [t.metric.rank for t in self.settings],
+            "warmup_gradients": [int(n) for n in self.warmup_gradients],
+        }

@@ -1,0 +1,198 @@
+"""Everything a user may set, and what a chain runs with once it is tuned."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mjhmc_numba.balancing import Balancing, resolve_rates
+from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.kernel.layout import CLOCK_POISSON, CLOCK_REGULAR, COMPETING, THINNING
+from mjhmc_numba.metric import Metric
+
+__all__ = ["INTEGRATORS", "Settings", "Tuned"]
+
+INTEGRATORS = {"leapfrog": 1, "two_stage": 2, "three_stage": 3}
+
+# For a tuned step size.
+STEP_JITTER = 0.15
+REFINE_LEVELS = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A user's settings. What is None, and an integrator "auto", is found in the warm-up.
+
+    Parameters
+    ----------
+    step_size : length of an integrator step per gradient, in units of the metric
+    num_steps : integrator steps M between two rungs of the ladder
+    refresh_rate : momentum refreshes per unit of system time, the paper's beta
+    draw_interval : system time between two draws
+    integrator : "auto", "leapfrog", "two_stage" or "three_stage"
+    rates : "metropolis", "barker", "sqrt" (the paper's), or a balancing function g(t)
+    rates_bound : the largest value of a balancing function given as a function
+    clock : "regular", or "poisson", the Markov jump process itself; None: regular where g is
+        bounded
+    method : "thinning" or "competing"; None: thinning where it can be done
+    metric : "low_rank", "diag", or a `Metric`; a vector is taken as variances, a matrix as a
+        covariance
+    refresh_alpha : share of the momentum that a refresh keeps; 0 is a full refresh
+    refresh_jitter : spread of the times between refreshes under the regular clock
+    step_jitter : spread of the step size, drawn anew at each refresh; None: 0 for a given step
+        size, which is used as given, else 0.15
+    target_accept : acceptance statistic that the step size is tuned to; None: the tuner's choice
+    refine_levels : how many times a rung is halved where the energy error is large; None: 0
+        for a given step size, else 5
+    refine_threshold : energy error above which it is
+    max_jumps, max_gradients : a draw that costs more is cut short, counted and warned of
+    """
+
+    step_size: float | None = None
+    num_steps: int | None = None
+    refresh_rate: float | None = None
+    draw_interval: float | None = None
+    integrator: str = "auto"
+    rates: str | Callable = "metropolis"
+    rates_bound: float | None = None
+    clock: str | None = None
+    method: str | None = None
+    metric: Any = "low_rank"
+    refresh_alpha: float = 0.0
+    refresh_jitter: float = 0.2
+    step_jitter: float | None = None
+    target_accept: float | None = None
+    refine_levels: int | None = None
+    refine_threshold: float = 8.0
+    max_jumps: int = 100_000
+    max_gradients: int = 1_000_000
+
+    def __post_init__(self):
+        given = self.step_size is not None
+        if self.step_jitter is None:
+            object.__setattr__(self, "step_jitter", 0.0 if given else STEP_JITTER)
+        if self.refine_levels is None:
+            object.__setattr__(self, "refine_levels", 0 if given else REFINE_LEVELS)
+        for name in ("step_size", "refresh_rate", "draw_interval", "refine_threshold"):
+            _check_positive(name, getattr(self, name))
+        for name in ("num_steps", "max_jumps", "max_gradients"):
+            value = getattr(self, name)
+            _check_positive(name, value)
+            if value is not None and int(value) != value:
+                raise SettingsError(f"{name} is a whole number, not {value!r}.")
+        _check_range("refresh_alpha", self.refresh_alpha, 0.0, 1.0)
+        _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
+        _check_range("step_jitter", self.step_jitter, 0.0, 1.0)
+        if not (isinstance(self.refine_levels, int) and 0 <= self.refine_levels <= 16):
+            raise SettingsError(f"refine_levels is a whole number from 0 to 16, not "
+                                f"{self.refine_levels!r}.")
+        if self.target_accept is not None and not 0 < self.target_accept < 1:
+            raise SettingsError(f"target_accept lies between 0 and 1, not {self.target_accept!r}.")
+        _check_choice("integrator", self.integrator, ("auto", *INTEGRATORS))
+        _check_choice("clock", self.clock, (None, "regular", "poisson"))
+        _check_choice("method", self.method, (None, "thinning", "competing"))
+        self._check_simulation()
+        if isinstance(self.metric, str):
+            _check_choice("metric", self.metric, ("low_rank", "diag"))
+
+    def _check_simulation(self):
+        bounded = np.isfinite(self.balancing.bound)
+        if not bounded and self.clock == "regular":
+            raise SettingsError(
+                f"clock='regular' needs bounded rates; with rates={self.rates!r} use "
+                "clock='poisson', or rates='metropolis' or 'barker'."
+            )
+        if not bounded and self.method == "thinning":
+            raise SettingsError(f"Thinning needs bounded rates, and rates={self.rates!r} are not.")
+        if self.method == "competing" and self.clock == "regular":
+            raise SettingsError("Competing exponentials have a Poisson clock; leave out clock=.")
+
+    @classmethod
+    def create(cls, options: dict) -> Settings:
+        """Settings from keyword arguments; an unknown one raises and names its neighbours."""
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in options:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
+                raise SettingsError(f"Unknown setting {name!r}.{hint}")
+        return cls(**options)
+
+    @classmethod
+    def paper(cls, **options) -> Settings:
+        """The paper's process: sqrt rates, Poisson time, leapfrog, full refresh, no jitter."""
+        fixed = {
+            "rates": "sqrt",
+            "clock": "poisson",
+            "integrator": "leapfrog",
+            "refresh_alpha": 0.0,
+            "step_jitter": 0.0,
+            "refine_levels": 0,
+        }
+        return cls.create(fixed | options)
+
+    @cached_property
+    def balancing(self) -> Balancing:
+        return resolve_rates(self.rates, self.rates_bound)
+
+    @property
+    def clock_code(self) -> int:
+        if self.clock is None:
+            regular = np.isfinite(self.balancing.bound) and self.method != "competing"
+            return CLOCK_REGULAR if regular else CLOCK_POISSON
+        return CLOCK_REGULAR if self.clock == "regular" else CLOCK_POISSON
+
+    @property
+    def method_code(self) -> int:
+        if self.method is None:
+            return THINNING if np.isfinite(self.balancing.bound) else COMPETING
+        return THINNING if self.method == "thinning" else COMPETING
+
+    def fixed_metric(self, ndim: int) -> Metric | None:
+        """The metric that the user gave, or None where it is to be tuned."""
+        if isinstance(self.metric, str):
+            return None
+        metric = self.metric
+        if not isinstance(metric, Metric):
+            array = np.asarray(metric, dtype=float)
+            metric = Metric.dense(array) if array.ndim == 2 else Metric.diagonal(array)
+        if metric.ndim != ndim:
+            raise SettingsError(f"The metric has {metric.ndim} dimensions, the density {ndim}.")
+        return metric
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What a chain runs with: frozen after the warm-up."""
+
+    step_size: float
+    num_steps: int
+    refresh_rate: float
+    draw_interval: float
+    integrator: str
+    metric: Metric
+
+    def replace(self, **changes) -> Tuned:
+        return dataclasses.replace(self, **changes)
+
+
+def _check_positive(name, value):
+    if value is not None and not (np.isreal(value) and np.isfinite(value) and value > 0):
+        raise SettingsError(f"{name} must be positive and finite, not {value!r}.")
+
+
+def _check_range(name, value, low, high):
+    if not low <= value < high:
+        raise SettingsError(f"{name} lies in [{low:g}, {high:g}), not {value!r}.")
+
+
+def _check_choice(name, value, choices):
+    if value not in choices:
+        named = ", ".join(repr(c) for c in choices if c is not None)
+        raise SettingsError(f"{name}={value!r} is none of {named}.")

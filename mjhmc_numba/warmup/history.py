@@ -1,0 +1,57 @@
+"""Draws and gradients of the warm-up, as many as a bounded memory holds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["History"]
+
+# Numbers kept of draws and as many of gradients: 32 MB each, but at least 64 draws.
+NUMBERS = 1 << 22
+FEWEST = 64
+
+
+class History:
+    """The newest draws, oldest first.
+
+    Parameters
+    ----------
+    ndim : dimensions
+    most : draws that there will be
+    """
+
+    def __init__(self, ndim: int, most: int):
+        self.capacity = max(min(most, NUMBERS // ndim), min(most, FEWEST), 1)
+        self._x = np.empty((self.capacity, ndim))
+        self._grad = np.empty((self.capacity, ndim))
+        self._logp = np.empty(self.capacity)
+        self.total = 0
+
+    def append(self, x, grad, logp) -> None:
+        k = self.total % self.capacity
+        self._x[k], self._grad[k], self._logp[k] = x, grad, logp
+        self.total += 1
+
+    def newest(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The newest n draws (or as many as there are), gradients and log densities."""
+        n = min(n, self.total, self.capacity)
+        index = np.arange(self.total - n, self.total) % self.capacity
+        return self._x[index], self._grad[index], self._logp[index]
+
+    def stationary_part(self, window: int, share: float) -> tuple[np.ndarray, ...]:
+        """The newest `share` of all draws, at least the last window, without the burn-in.
+
+        Burn-in is all up to the last draw whose log density lies far below where the second
+        half of the window is: 10 and 10 standard deviations of a chi-square with d degrees.
+        """
+        x, grad, logp = self.newest(self.capacity)
+        n, d = x.shape
+        recent = logp[-window:]
+        floor = np.quantile(recent[len(recent) // 2 :], 0.9) - 10 - 10 * math.sqrt(0.5 * d)
+        low = np.flatnonzero(logp < floor)
+        begin = low[-1] + 1 if low.size else 0
+        begin = min(begin, n - max(8, window // 3))
+        keep = min(max(window, int(share * self.total)), n - max(begin, 0))
+        return x[-keep:], grad[-keep:], logp[-keep:]

@@ -1,0 +1,91 @@
+r"""The metric from draws and gradients.
+
+For a Gaussian with precision P the gradient is -P (x - m), so draws tell the covariance and
+gradients its inverse; together they tell it from far fewer draws than either alone.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mjhmc_numba.metric import Metric
+
+__all__ = ["diagonal", "low_rank", "slowest_scale"]
+
+MAX_RANK = 128
+CUTOFF = 1.5  # eigenvalues within [1/CUTOFF, CUTOFF] are left to the diagonal
+RIDGE = 1e-5
+EXTREME = 1e30  # variances are taken within [1/EXTREME, EXTREME]
+
+
+def diagonal(x: np.ndarray, grad: np.ndarray) -> Metric:
+    """Scale (var x / var grad)**(1/4) in each dimension.
+
+    Parameters
+    ----------
+    x, grad : (n, d) draws and gradients of the log density there
+    """
+    spread = np.clip(x.var(axis=0), 1 / EXTREME, EXTREME)
+    steepness = np.clip(grad.var(axis=0), 1 / EXTREME, EXTREME)
+    return Metric.diagonal(np.sqrt(spread / steepness))
+
+
+def _geometric_mean(spread: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    r"""The solution of :math:`\Sigma\, precision\, \Sigma = spread`, all positive definite."""
+    values, vectors = np.linalg.eigh(precision)
+    values = np.maximum(values, 1e-12)
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    inverse_root = (vectors / np.sqrt(values)) @ vectors.T
+    values, vectors = np.linalg.eigh(root @ spread @ root)
+    middle = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return inverse_root @ middle @ inverse_root
+
+
+def low_rank(x: np.ndarray, grad: np.ndarray, max_rank: int = MAX_RANK) -> Metric:
+    """The diagonal, and the directions in which the scaled target is far from isotropic.
+
+    In the space scaled by the diagonal, the covariance is estimated by the geometric mean of
+    the draws' covariance and the gradients' inverse covariance; its eigenvectors with
+    eigenvalues far from 1 are kept.
+    """
+    base = diagonal(x, grad)
+    n, d = x.shape
+    z = (x - x.mean(axis=0)) / base.scale
+    q = (grad - grad.mean(axis=0)) * base.scale
+    # The estimate acts in the span of the data; where that is all of space, use it as it is.
+    basis = np.linalg.svd(np.concatenate([z, q]), full_matrices=False)[2] if 2 * n < d else None
+    if basis is not None:
+        z, q = z @ basis.T, q @ basis.T
+    ridge = RIDGE * np.eye(z.shape[1])
+    sigma = _geometric_mean(z.T @ z / n + ridge, q.T @ q / n + ridge)
+    eigenvalues, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
+    eigenvalues = np.clip(eigenvalues, 1e-6, 1e8)
+    strength = np.abs(np.log(eigenvalues))
+    kept = np.flatnonzero(strength > math.log(CUTOFF))
+    kept = kept[np.argsort(-strength[kept])[:max_rank]]
+    directions = vectors[:, kept].T
+    if basis is not None:
+        directions = directions @ basis
+    return Metric(base.scale, np.ascontiguousarray(directions), eigenvalues[kept])
+
+
+def slowest_scale(metric: Metric, x: np.ndarray, grad: np.ndarray) -> float:
+    """Standard deviation along the longest whitened direction: found on one half of the draws
+    and measured on the other, both ways, so that noise does not lengthen it.
+    """
+    y = metric.whiten(x)
+    g = metric.whiten_gradient(grad)
+    y = y - y.mean(axis=0)
+    g = g - g.mean(axis=0)
+    half = len(y) // 2
+    spreads, scales = [], []
+    for found, measured in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
+        direction = np.linalg.svd(y[found], full_matrices=False)[2][0]
+        spread = np.mean((y[measured] @ direction) ** 2)
+        steepness = max(np.mean((g[measured] @ direction) ** 2), 1e-300)
+        spreads.append(spread)
+        scales.append(math.sqrt(spread / steepness))
+    by_draws, by_both = math.sqrt(np.mean(spreads)), math.sqrt(np.mean(scales))
+    return max(by_draws, min(by_both, 4 * by_draws))

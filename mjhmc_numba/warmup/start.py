@@ -1,0 +1,106 @@
+"""Where a chain starts, and whether the density can be sampled from there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mjhmc_numba.errors import GradientError, InitialPointError
+from mjhmc_numba.target import Target
+
+__all__ = ["check_gradient", "find_start"]
+
+TRIES = 100
+SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
+# Step of the finite differences, in units of 1 + |x|: a compromise of truncation and rounding,
+# and two more in case the density is curved or rough.
+DIFFERENCE_STEPS = (1e-5, 1e-3, 1e-7)
+TOLERANCE = 0.01
+
+
+def find_start(
+    target: Target, given: np.ndarray | None, rng: np.random.Generator
+) -> tuple[np.ndarray, int]:
+    """A point with a finite density and gradient, and the number of gradients that it took.
+
+    A given point is used as it is; without one, random points are tried.
+    """
+    for tries in range(1, TRIES + 1):
+        x = rng.uniform(-SPREAD, SPREAD, target.ndim) if given is None else given
+        logp, grad = target.logp_and_grad(x)
+        if np.isfinite(logp) and np.isfinite(grad).all():
+            return np.array(x, dtype=float), tries
+        if given is not None:
+            break
+    raise InitialPointError(_complaint(target, x, logp, grad, given is None))
+
+
+def _complaint(target, x, logp, grad, is_random) -> str:
+    if not np.isfinite(logp):
+        what = f"the log density is {logp}"
+    else:
+        bad = np.flatnonzero(~np.isfinite(grad))
+        named = ", ".join(f"{target.names[j]} ({grad[j]})" for j in bad[:5])
+        what = f"the log density is {logp:.6g} but its gradient is not finite in {named}"
+    where = np.array2string(x, threshold=12, precision=4)
+    if is_random:
+        return (
+            f"No start was found: at {TRIES} random points in (-{SPREAD:g}, {SPREAD:g}) the density "
+            f"or its gradient is not finite; at the last one, {where}, {what}. Give a point "
+            "inside the support with initial=."
+        )
+    return f"At the initial point {where} {what}. Give a point inside the support with initial=."
+
+
+def _slope(target, x, direction, step):
+    """Central difference of the log density along a direction; NaN where it is not finite."""
+    ahead, _ = target.logp_and_grad(x + step * direction)
+    behind, _ = target.logp_and_grad(x - step * direction)
+    return (ahead - behind) / (2 * step)
+
+
+def _is_slope(target, x, direction, slope, size) -> tuple[bool, float]:
+    """Whether some finite difference along the direction agrees with the gradient's slope."""
+    measured = np.nan
+    for relative in DIFFERENCE_STEPS:
+        difference = _slope(target, x, direction, relative * (1 + np.abs(x).max()))
+        if not np.isfinite(difference):
+            continue
+        measured = difference
+        if abs(difference - slope) <= TOLERANCE * max(abs(slope), abs(difference), 1e-3 * size):
+            return True, measured
+    return bool(np.isnan(measured)), measured
+
+
+def check_gradient(target: Target, x: np.ndarray, rng: np.random.Generator) -> None:
+    """Compare the gradient with finite differences along two random directions.
+
+    Raises
+    ------
+    GradientError
+        naming the dimension that is furthest off
+    """
+    _, grad = target.logp_and_grad(x)
+    size = float(np.linalg.norm(grad))
+    for _ in range(2):
+        direction = rng.standard_normal(target.ndim)
+        direction /= np.linalg.norm(direction)
+        agrees, _ = _is_slope(target, x, direction, grad @ direction, size)
+        if not agrees:
+            break
+    else:
+        return
+    worst, message = 0.0, ""
+    for j in range(min(target.ndim, 200)):
+        unit = np.zeros(target.ndim)
+        unit[j] = 1.0
+        agrees, measured = _is_slope(target, x, unit, grad[j], size)
+        if not agrees and abs(measured - grad[j]) > worst:
+            worst = abs(measured - grad[j])
+            message = (
+                f" In {target.names[j]} the density says {grad[j]:.6g} and finite differences "
+                f"say {measured:.6g}."
+            )
+    raise GradientError(
+        "The gradient is not the derivative of the log density at the initial point."
+        f"{message} Correct it, or pass check_gradient=False if the density is not smooth there."
+    )

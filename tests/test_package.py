@@ -1,0 +1,179 @@
+"""The package as it is installed, and the rooms of the house: who may import whom."""
+
+import ast
+import importlib.metadata
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CORE = ROOT / "mjhmc_numba"
+CORE_FILES = sorted(CORE.rglob("*.py"))
+ARVIZ_BRIDGE = CORE / "results.py"
+HEAVY = ["arviz", "dask", "IPython", "matplotlib", "pandas", "pymc", "pytensor", "scipy.stats"]
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+class ImportVisitor(ast.NodeVisitor):
+    """Collects absolute names of all that a file imports, `if TYPE_CHECKING:` left out."""
+
+    def __init__(self, package):
+        self.package = package
+        self.names = set()
+
+    def visit_Import(self, node):
+        self.names.update(alias.name for alias in node.names)
+
+    def visit_ImportFrom(self, node):
+        base = importlib.util.resolve_name("." * node.level + (node.module or ""), self.package)
+        self.names.update(f"{base}.{alias.name}" for alias in node.names)
+
+    def visit_If(self, node):
+        if ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for statement in node.orelse:
+                self.visit(statement)
+        else:
+            self.generic_visit(node)
+
+
+def imported_by(path, source=None):
+    name = module_name(path)
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    visitor = ImportVisitor(package)
+    visitor.visit(ast.parse(path.read_text() if source is None else source))
+    return visitor.names
+
+
+def within(names, *modules):
+    """Those of `names` that are one of `modules` or lie in it."""
+    return sorted(n for n in names if any(f"{n}.".startswith(f"{m}.") for m in modules))
+
+
+def identify(path):
+    return str(path.relative_to(ROOT))
+
+
+def run_python(code, cwd, **options):
+    """What a fresh interpreter prints, as JSON."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=identify)
+def test_the_core_knows_nothing_of_pymc(path):
+    assert within(imported_by(path), "pymc", "pytensor", "mjhmc_numba.pymc", "integrations") == []
+
+
+@pytest.mark.parametrize("path", [p for p in CORE_FILES if p != ARVIZ_BRIDGE], ids=identify)
+def test_only_the_bridge_imports_arviz(path):
+    assert within(imported_by(path), "arviz", "arviz_base", "arviz_plots", "arviz_stats") == []
+
+
+@pytest.mark.parametrize("path", sorted((CORE / "kernel").glob("*.py")), ids=identify)
+def test_the_kernel_knows_no_other_room(path):
+    ours = within(imported_by(path), "mjhmc_numba")
+    assert ours == within(ours, "mjhmc_numba.kernel")
+
+
+@pytest.mark.parametrize("path", sorted((CORE / "warmup").glob("*.py")), ids=identify)
+def test_the_warmup_does_not_call_back_up(path):
+    assert within(imported_by(path), "mjhmc_numba.api", "mjhmc_numba.driver") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import pymc as pm", {"pymc"}),
+        ("def f():\n    from pymc.model import Model", {"pymc.model.Model"}),
+        ("from . import driver", {"mjhmc_numba.driver"}),
+        ("from .pymc import MJHMC", {"mjhmc_numba.pymc.MJHMC"}),
+        ("from mjhmc_numba import pymc", {"mjhmc_numba.pymc"}),
+        ("if TYPE_CHECKING:\n    import arviz\nelse:\n    import math", {"math"}),
+        ("import pymcx", {"pymcx"}),
+    ],
+)
+def test_imports_are_found_in_every_form(source, expected):
+    assert imported_by(CORE / "api.py", source) == expected
+    assert within({"pymcx", "pymc", "pymc.model"}, "pymc") == ["pymc", "pymc.model"]
+
+
+def test_every_folder_of_code_is_installed():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {path.parent for path in (*CORE_FILES, *(ROOT / "integrations").rglob("*.py"))}
+    names = {
+        module_name(folder / "__init__.py").replace("integrations.", "mjhmc_numba.")
+        for folder in folders
+    }
+    assert sorted(names) == tool["packages"]
+
+
+def test_the_integration_is_installed_beside_the_core_and_pymc_stays_pymc(tmp_path):
+    code = """
+import importlib.util, json
+names = ["mjhmc_numba", "mjhmc_numba.kernel", "mjhmc_numba.warmup", "mjhmc_numba.pymc", "pymc"]
+print(json.dumps([importlib.util.find_spec(name).origin for name in names]))
+"""
+    *ours, pymc = [Path(origin).parent for origin in run_python(code, tmp_path)]
+    assert ours == [CORE, CORE / "kernel", CORE / "warmup", ROOT / "integrations" / "pymc"]
+    assert ROOT / "integrations" not in pymc.parents
+
+
+def test_importing_the_package_imports_nothing_heavy_beside_numba(tmp_path):
+    code = f"""
+import json, sys
+import numba
+before = set(sys.modules)
+import mjhmc_numba
+print(json.dumps([name for name in {HEAVY} if name in sys.modules and name not in before]))
+"""
+    assert run_python(code, tmp_path) == []
+
+
+def test_importing_the_package_adds_less_than_half_a_second_to_numba(tmp_path):
+    code = """
+import json, time
+import numba
+start = time.process_time()
+import mjhmc_numba
+print(json.dumps(time.process_time() - start))
+"""
+    assert min(run_python(code, tmp_path) for _ in range(3)) < 0.5
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert importlib.metadata.version("mjhmc_numba") == version
+    assert re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.M)[1] == version
+    assert re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == version
+
+
+@pytest.mark.long
+def test_a_wheel_holds_the_package_and_the_integration(tmp_path):
+    source, wheels, target = tmp_path / "source", tmp_path / "wheels", tmp_path / "target"
+    skipped = shutil.ignore_patterns(".*", "*.egg-info", "build", "__pycache__")
+    shutil.copytree(ROOT, source, ignore=skipped)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", wheels, source], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+    installed = {p.relative_to(target) for p in (target / "mjhmc_numba").rglob("*.py")}
+    core = {path.relative_to(ROOT) for path in CORE_FILES}
+    integration = {
+        Path("mjhmc_numba", path.relative_to(ROOT / "integrations"))
+        for path in (ROOT / "integrations").rglob("*.py")
+    }
+    assert installed == core | integration
+    assert not (target / "pymc").exists()
