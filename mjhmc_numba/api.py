@@ -89,7 +89,7 @@ def sample(
     _check_shape(starts, compiled)
     chosen.fixed_metric(compiled.ndim)
     _check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
-    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    root = _root(seed)
     seeds = _children(root, chains)
     extra = _check_first_start(compiled, starts[0], root) if check_gradient else 0
     tasks = [
@@ -126,6 +126,8 @@ def sample_hmc(
     _check_counts(draws=draws, tune=0, chains=chains, cores=cores)
     if not 0 < refresh_probability <= 1:
         raise SettingsError(f"refresh_probability lies in (0, 1], not {refresh_probability!r}.")
+    if integrator == "auto" or isinstance(metric, str):
+        raise SettingsError("Discrete-time HMC is not tuned: name an integrator and give a metric.")
     starts, ndim = _starts(initial, ndim, target, chains)
     compiled = as_target(target, ndim, args, names)
     _check_shape(starts, compiled)
@@ -137,7 +139,8 @@ def sample_hmc(
         integrator=integrator,
         metric=np.ones(compiled.ndim) if metric is None else metric,
     )
-    root = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
+    _check_memory(compiled.ndim, draws, 0, chains)
+    root = _root(seed)
     tasks = [
         ChainTask(
             compiled, settings, draws, 0, child, start, refresh_probability=refresh_probability
@@ -151,6 +154,8 @@ def sample_hmc(
 
 
 def _settings(settings: Settings | None, options: dict) -> Settings:
+    if settings is not None and not isinstance(settings, Settings):
+        raise SettingsError(f"settings is a Settings, not {type(settings).__name__}.")
     if settings is not None and options:
         raise SettingsError(f"Give settings= or {', '.join(options)}, not both.")
     return settings if settings is not None else Settings.create(options)
@@ -188,7 +193,10 @@ def _starts(initial, ndim, target, chains) -> tuple[list[np.ndarray | None], int
     """A start for each chain (None: random), and the number of dimensions if it is known."""
     if initial is None:
         return [None] * chains, ndim
-    start = np.array(initial, dtype=float)
+    try:
+        start = np.array(initial, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TargetError(f"initial is no array of numbers: {error}") from error
     if start.ndim not in (1, 2) or start.shape[-1] == 0:
         raise TargetError(f"initial has shape (d,) or (chains, d), not {start.shape}.")
     if start.ndim == 2 and len(start) != chains:
@@ -217,6 +225,15 @@ def _check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
         )
 
 
+def _root(seed) -> np.random.SeedSequence:
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    try:
+        return np.random.SeedSequence(seed)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"seed={seed!r} is none that NumPy takes: {error}") from error
+
+
 def _children(root: np.random.SeedSequence, chains: int) -> list[np.random.SeedSequence]:
     """One seed per chain, the same for the first k of any number of chains, run after run."""
     return [
@@ -240,6 +257,8 @@ def _run(tasks, settings, root, extra_gradients, *, cores, progress, executor) -
     out, outputs, interrupted = run_chains(tasks, cores=cores, progress=progress, executor=executor)
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
     kept = _longest_rectangle([len(o.draws) for o in outputs])
+    if not kept:  # then keep the warm-up, where it was asked for
+        kept = _longest_rectangle([len(o.warmup_draws) for o in outputs])
     result = None
     if kept:
         result = _collect(out, outputs, kept, tasks[0], settings, root)
@@ -247,20 +266,21 @@ def _run(tasks, settings, root, extra_gradients, *, cores, progress, executor) -
         result.warmup_gradients[0] += extra_gradients
     if errors:
         k, error = errors[0]
-        error.add_note(
-            f"The density raised this in chain {k}, after {len(outputs[k].draws)} draws. "
-            "What all chains had drawn by then is in the attribute `result` of this exception."
-        )
+        note = f"Raised in chain {k}, after {len(outputs[k].draws)} of {tasks[k].draws} draws."
+        if result is not None:
+            note += " What the chains had drawn is in the attribute `result` of this exception."
+        error.add_note(note)
         error.result = result
         raise error
     if interrupted and result is None:
         raise KeyboardInterrupt
     assert result is not None
+    made = result.draws.shape[1]
     if interrupted:
-        message = f"Interrupted: {result.draws.shape[1]} draws of {len(kept)} chains are kept."
-        result.warnings.append(message)
-    if tasks[0].refresh_probability is None:
-        result.warnings.extend(diagnose(result))
+        what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"
+        result.warnings.append(f"Interrupted: {what}, of {len(kept)} chains, are kept.")
+    if made and tasks[0].refresh_probability is None:
+        result.warnings.extend(diagnose(result, tasks[0].target))
     for message in result.warnings:
         warnings.warn(message, SamplingWarning, stacklevel=3)
     return result
@@ -277,6 +297,10 @@ def _longest_rectangle(lengths: list[int]) -> list[int]:
     return sorted(order[: int(np.argmax(sizes)) + 1])
 
 
+def _warmup_length(result: Result) -> int:
+    return 0 if result.warmup_draws is None else result.warmup_draws.shape[1]
+
+
 def _collect(out, outputs, kept, task: ChainTask, settings, root) -> Result:
     length = min(len(outputs[k].draws) for k in kept)
     tuned = [outputs[k].tuned for k in kept]
@@ -288,7 +312,7 @@ def _collect(out, outputs, kept, task: ChainTask, settings, root) -> Result:
         stats=stats_from_rows(rows, tuned),
         settings=tuned,
         options=settings,
-        seed=root.entropy,
+        seed=root if root.spawn_key else root.entropy,
         names=task.target.names,
         tune=task.tune,
         warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
@@ -296,7 +320,8 @@ def _collect(out, outputs, kept, task: ChainTask, settings, root) -> Result:
         jumps=[outputs[k].jumps for k in kept] if task.record else None,
     )
     if task.keep_warmup:
-        result.warmup_draws = np.stack([outputs[k].warmup_draws for k in kept])
-        warm = np.stack([outputs[k].warmup_stats for k in kept])
+        length = min(len(outputs[k].warmup_draws) for k in kept)
+        result.warmup_draws = np.stack([outputs[k].warmup_draws[:length] for k in kept])
+        warm = np.stack([outputs[k].warmup_stats[:length] for k in kept])
         result.warmup_stats = stats_from_rows(warm, tuned)
     return result

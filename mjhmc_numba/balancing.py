@@ -54,8 +54,19 @@ def resolve_rates(rates: str | Callable, bound: float | None = None) -> Balancin
         compiled = cfunc("float64(float64)")(lambda t: inner(t))
     except NumbaError as error:
         raise SettingsError(f"rates: Numba cannot compile {python_g.__name__}:\n{error}") from error
+    _check_at_zero(inner)
     _check_balancing(compiled.ctypes, bound)
     return Balancing(CUSTOM, np.inf if bound is None else float(bound), compiled.address, compiled)
+
+
+def _check_at_zero(g) -> None:
+    """g(0) is asked for where the ratio of probabilities is below the smallest double."""
+    try:
+        value = g(0.0)
+    except Exception as error:
+        raise SettingsError(f"rates: g(0) raises {type(error).__name__}: {error}") from error
+    if not (np.isfinite(value) and value >= 0):
+        raise SettingsError(f"rates: g(0) must be finite and not negative, not {value}.")
 
 
 def _check_balancing(g, bound) -> None:

@@ -5,35 +5,123 @@ from __future__ import annotations
 import numpy as np
 
 from mjhmc_numba.results import Result
+from mjhmc_numba.target import Target
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "flat_dimensions", "split_r_hat"]
 
 STUCK_STAY = 100  # rings without a move
-ACCEPTANCE_RANGE = (0.6, 0.995)
+LARGEST_R_HAT = 1.2  # far above what a run that is only short would have
+FEWEST_DRAWS = 100  # for an R-hat worth the name
+FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
+BLOCK = 1 << 21  # numbers of the draws taken at a time, so that a large result is not copied
 
 
-def diagnose(result: Result) -> list[str]:
-    """Messages about a run, each with advice; none if all looks well."""
-    stats = result.stats
-    messages = []
-    diverging = int(stats["diverging"].sum())
-    if diverging:
+def diagnose(result: Result, target: Target | None = None) -> list[str]:
+    """Messages about a run, each with advice; none if all looks well.
+
+    Parameters
+    ----------
+    result : the run
+    target : its density, which is asked whether it is flat
+    """
+    messages = [*_divergences(result), *_caps(result), *_stuck_chains(result)]
+    try:
+        flat = flat_dimensions(result, target) if target is not None else []
+    except Exception as error:  # no reason to lose the draws
+        flat = []
+        messages.append(f"The density raised {error!r} at a draw, when it was asked again.")
+    if flat:
         messages.append(
-            f"{diverging} of {stats['diverging'].size} draws met a divergence: there may be "
-            "regions of high curvature that the chains do not enter. Raise target_accept, or "
-            "give the density an easier parametrisation."
+            f"The log density does not depend on {_some(flat)}: it has no finite integral, and "
+            "the draws mean nothing. Give it a prior there, or check its gradient."
         )
-    capped = int((stats["n_capped"] > 0).sum())
-    if capped:
-        messages.append(
-            f"{capped} draws were cut short at max_jumps or max_gradients, so they are not quite "
-            "exact. Lower draw_interval or raise the caps."
-        )
-    stays = stats["longest_stay"].max(axis=1)
-    for chain, stay in zip(result.chains, stays, strict=True):
-        if stay > STUCK_STAY:
-            messages.append(
-                f"Chain {chain} once stayed at a point for {stay} looks at its neighbours: it was "
-                "stuck. Raise target_accept, or give the density an easier parametrisation."
-            )
+    elif result.draws.shape[1] >= FEWEST_DRAWS:
+        messages += _disagreement(result)
     return messages
+
+
+def _divergences(result: Result) -> list[str]:
+    diverging = result.stats["diverging"]
+    if not diverging.any():
+        return []
+    return [
+        f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be "
+        "regions of high curvature that the chains do not enter. Raise target_accept, or "
+        "give the density an easier parametrisation."
+    ]
+
+
+def _caps(result: Result) -> list[str]:
+    capped = int((result.stats["n_capped"] > 0).sum())
+    if not capped:
+        return []
+    return [
+        f"{capped} draws were cut short at max_jumps or max_gradients, so they are not quite "
+        "exact. Lower draw_interval or raise the caps."
+    ]
+
+
+def _stuck_chains(result: Result) -> list[str]:
+    stays = result.stats["longest_stay"].max(axis=1)
+    return [
+        f"Chain {chain} once stayed at a point for {stay} looks at its neighbours: it was "
+        "stuck. Raise target_accept, or give the density an easier parametrisation."
+        for chain, stay in zip(result.chains, stays, strict=True)
+        if stay > STUCK_STAY
+    ]
+
+
+def _disagreement(result: Result) -> list[str]:
+    r_hat = split_r_hat(result.draws)
+    bad = np.flatnonzero(~(r_hat <= LARGEST_R_HAT))
+    if not bad.size:
+        return []
+    worst = bad[np.argmax(np.nan_to_num(r_hat[bad], nan=np.inf))]
+    named = _some([result.names[j] for j in bad])
+    return [
+        f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they have not mixed, or "
+        "there is nothing to agree on because the density does not fall off. Run longer, give the "
+        "density an easier parametrisation, or check that it has a finite integral."
+    ]
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def split_r_hat(draws: np.ndarray) -> np.ndarray:
+    """R-hat of the halves of the chains (Gelman et al. 2013, section 11.4), without ranks.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d)
+
+    Returns
+    -------
+    (d,), NaN where nothing has moved or the spread is not finite
+    """
+    chains, n, d = draws.shape
+    half = n // 2
+    width = max(BLOCK // (chains * n), 1)
+    r_hat = np.empty(d)
+    with np.errstate(all="ignore"):
+        for at in range(0, d, width):
+            block = draws[:, n - 2 * half :, at : at + width]
+            halves = block.reshape(2 * chains, half, -1)
+            within = halves.var(axis=1, ddof=1).mean(axis=0)
+            between = halves.mean(axis=1).var(axis=0, ddof=1)
+            r_hat[at : at + width] = np.sqrt((half - 1) / half + between / within)
+    return r_hat
+
+
+def flat_dimensions(result: Result, target: Target) -> list[str]:
+    """Names of the dimensions in which the gradient vanishes at each of several draws."""
+    chains, n, d = result.draws.shape
+    is_flat = np.ones(d, dtype=bool)
+    for k in range(chains):
+        for i in np.unique(np.linspace(0, n - 1, FLATNESS_DRAWS, dtype=int)):
+            is_flat &= target.logp_and_grad(result.draws[k, i])[1] == 0
+            if not is_flat.any():
+                return []
+    return [result.names[j] for j in np.flatnonzero(is_flat)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures as futures
-import math
 import os
 import threading
 from dataclasses import dataclass, field
@@ -80,7 +79,8 @@ class ChainRun:
         self.warmup_gradients = 0
         error: BaseException | None = None
         try:
-            self._warm_up()
+            if not self.aborted.is_set():
+                self._warm_up()
             if not self.aborted.is_set():
                 self._sample()
         except BaseException as raised:
@@ -129,7 +129,10 @@ class ChainRun:
         self.process.state["n_steps"] = 0
 
     def _sample(self) -> None:
-        self._fill(self.out, self.stats, 0, count=True)
+        try:
+            self._fill(self.out, self.stats, 0, count=True)
+        finally:
+            self._empty_record(keep=True)
 
     def _fill(self, draws, stats, row: int, count: bool = False) -> None:
         """Fill all rows, emptying the jump record whenever it is full."""
@@ -152,8 +155,6 @@ class ChainRun:
             elif status == INTERRUPTED:
                 self.aborted.set()
                 return
-        if count:
-            self._empty_record(keep=True)
 
     def _empty_record(self, keep: bool) -> None:
         process = self.process
@@ -165,9 +166,10 @@ class ChainRun:
         process.state["recorded"] = 0
 
     def _jumps(self) -> dict[str, np.ndarray] | None:
-        if not self.task.record or not self.parts:
+        if not self.task.record:
             return None
-        x, holding, event = (np.concatenate(part) for part in zip(*self.parts, strict=True))
+        none = (np.empty((0, self.task.target.ndim)), np.empty((0, 2)), np.empty(0))
+        x, holding, event = (np.concatenate(p) for p in zip(none, *self.parts, strict=True))
         return {
             "x": x,
             "holding_time": holding[:, 0],
@@ -213,31 +215,39 @@ def run_chains(
 ) -> tuple[np.ndarray, list[ChainOutput], bool]:
     """Run all chains; returns (draws (chain, draw, d), outputs, interrupted)."""
     d, draws = tasks[0].target.ndim, tasks[0].draws
+    out = np.empty((len(tasks), draws, d))
     if executor is not None:
-        outputs = [f.result() for f in [executor.submit(_run_task, task) for task in tasks]]
-        out = np.full((len(tasks), draws, d), math.nan)
+        outputs = _run_elsewhere(tasks, executor)
         for k, output in enumerate(outputs):
             out[k, : len(output.draws)] = output.draws
         return out, outputs, False
-    out = np.empty((len(tasks), draws, d))
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
     workers = min(len(runs), cores or os.cpu_count() or 1)
     interrupted = False
     with futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool:
-        waiting = [pool.submit(_run_unless_aborted, run) for run in runs]
+        waiting = [pool.submit(run.run) for run in runs]
         try:
             _watch(runs, waiting, progress)
-        except KeyboardInterrupt:
-            interrupted = True
+        except BaseException as error:  # the pool waits for its threads, so they must end
             for run in runs:
                 run.abort()
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if not interrupted:
+                raise
     return out, [f.result() for f in waiting], interrupted
 
 
-def _run_unless_aborted(run: ChainRun) -> ChainOutput:
-    if run.aborted.is_set():
-        run.task.tune = run.task.draws = 0
-    return run.run()
+def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:
+    """All chains on an executor. One that is lost with its worker leaves the others alone."""
+    waiting = [executor.submit(_run_task, task) for task in tasks]
+    outputs = []
+    for task, future in zip(tasks, waiting, strict=True):
+        try:
+            outputs.append(future.result())
+        except Exception as error:
+            nothing, no_stats = np.empty((0, task.target.ndim)), np.empty((0, len(STAT_NAMES)))
+            outputs.append(ChainOutput(nothing, no_stats, nothing, no_stats, error=error))
+    return outputs
 
 
 def _watch(runs, waiting, enabled: bool) -> None:

@@ -295,7 +295,8 @@ def asymptotic_variance(matrix: ArrayLike, f: ArrayLike) -> float:
         \lim_T T \operatorname{Var}\Big(\frac1T \int_0^T f(\zeta_t)\,dt\Big)
             &= 2 \langle \tilde f, (-Q)^{-1} \tilde f \rangle_\pi,
 
-    the inverses taken on functions of mean 0. Periodic chains are no exception.
+    the inverses taken on functions of mean 0. Periodic chains are no exception. The relative
+    accuracy is about 1e-16 times the slowest time scale, in steps or units of time.
 
     For the weighted mean over a record of n jumps with expected holding times h, give the
     embedded chain and :math:`h \tilde f / \hat\pi(h)`: the limit of n times its variance.
@@ -410,7 +411,7 @@ def _checked_generator(generator: ArrayLike) -> Matrix:
 
 
 def _exit_rates(Q: Matrix) -> NDArray[np.float64]:
-    return -np.diag(Q)
+    return np.abs(np.diag(Q))  # not -0, whose inverse is -inf
 
 
 def _only_closed_class(adjacency: NDArray[np.bool_]) -> NDArray[np.int64]:

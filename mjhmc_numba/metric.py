@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,19 +16,30 @@ __all__ = ["Metric"]
 class Metric:
     r"""Inverse mass :math:`S (I + U^\top \mathrm{diag}(\lambda - 1) U) S`, S = diag(scale).
 
-    It should resemble the covariance of the target. `whiten` maps a position into the space
-    where the kinetic energy is isotropic.
+    It should resemble the covariance of the target, and the centre its mean, which only the
+    harmonic integrator uses. `whiten` maps a position into the space where the kinetic energy
+    is isotropic.
 
     Parameters
     ----------
     scale : (d,) array, positive
     directions : (k, d) array with orthonormal rows; k = 0 is a diagonal metric
     eigenvalues : (k,) array, positive
+    centre : (d,) array; the origin by default
     """
 
     scale: np.ndarray
     directions: np.ndarray
     eigenvalues: np.ndarray
+    centre: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self):
+        if self.centre is None:
+            object.__setattr__(self, "centre", np.zeros(self.scale.size))
+
+    def centred(self, centre) -> Metric:
+        """The same metric about another centre."""
+        return dataclasses.replace(self, centre=np.array(centre, dtype=float))
 
     @classmethod
     def diagonal(cls, variance) -> Metric:
@@ -85,5 +97,5 @@ class Metric:
         return self.scale[:, None] * inner * self.scale
 
     def spectrum(self) -> np.ndarray:
-        """(2, k): eigenvalues - 1 and eigenvalues**-1/2 - 1, as the kernel wants them."""
-        return np.stack([self.eigenvalues - 1, self.eigenvalues**-0.5 - 1])
+        """(3, k): eigenvalue**power - 1 for the powers 1, -1/2 and -1, as the kernel wants it."""
+        return np.stack([self.eigenvalues**power - 1 for power in (1.0, -0.5, -1.0)])

@@ -6,7 +6,8 @@ import numpy as np
 
 from mjhmc_numba.kernel import chain, control, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
-from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
+from mjhmc_numba.metric import Metric
+from mjhmc_numba.settings import INTEGRATORS, REFINE_THRESHOLDS, Settings, Tuned
 from mjhmc_numba.target import Target
 
 __all__ = ["Process", "random_words"]
@@ -14,6 +15,9 @@ __all__ = ["Process", "random_words"]
 # Rungs kept since the last refresh: as many as fit into this many numbers, within bounds.
 LADDER_NUMBERS = 1 << 20
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
+
+
+_SAVED = ("rungs", "levels", "work", "rng")
 
 
 def random_words(seed: np.random.SeedSequence) -> np.ndarray:
@@ -61,6 +65,12 @@ class Process:
         self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
         self.configure(tuned)
 
+    @staticmethod
+    def compile_kernel() -> None:
+        """Load the kernel from its cache, or compile it, before anybody waits for a draw."""
+        state, draws = np.zeros(1, layout.STATE), np.empty((0, 1))
+        chain.run_ticks(state, draws, np.empty((0, len(layout.STAT_NAMES))))
+
     def _set(self, **values) -> None:
         for name, value in values.items():
             self.state[name] = value
@@ -74,11 +84,12 @@ class Process:
             num_steps=tuned.num_steps,
             refresh_rate=tuned.refresh_rate,
             draw_interval=tuned.draw_interval,
-            stages=INTEGRATORS[tuned.integrator],
+            stages=INTEGRATORS[tuned.integrator][0],
+            harmonic=INTEGRATORS[tuned.integrator][1],
             step_jitter=settings.step_jitter,
             refresh_jitter=settings.refresh_jitter,
             refresh_alpha=settings.refresh_alpha,
-            refine_threshold=settings.refine_threshold,
+            refine_threshold=settings.refine_threshold or REFINE_THRESHOLDS[tuned.integrator],
             refine_levels=settings.refine_levels,
             rates=g.code,
             g_max=g.bound,
@@ -93,6 +104,7 @@ class Process:
             np.ascontiguousarray(metric.scale, dtype=float),
             np.ascontiguousarray(metric.directions, dtype=float),
             metric.spectrum(),
+            np.ascontiguousarray(metric.centre, dtype=float),
         )
         self._set(rank=metric.rank)
         self.connect()
@@ -104,7 +116,7 @@ class Process:
 
     def connect(self) -> None:
         """Write the addresses of all arrays into the record, as after one of them was replaced."""
-        scale, directions, spectrum = self._metric_arrays
+        scale, directions, spectrum, centre = self._metric_arrays
         arrays = {
             "table": self.target.table,
             "x": self.rungs[0],
@@ -116,6 +128,8 @@ class Process:
             "directions": directions,
             "stretch": spectrum[0],
             "root": spectrum[1],
+            "shrink": spectrum[2],
+            "centre": centre,
             "rng": self.rng,
             "work": self.work,
             "record_x": self.record_x,
@@ -129,8 +143,15 @@ class Process:
         """Begin at x with a fresh momentum."""
         self._raise(chain.start_process(self.state, np.array(x, dtype=float)))
 
+    def settle(self) -> None:
+        """Settle what is left open for later; call it before somebody else moves (see `move`)."""
+        self._raise(chain.settle_process(self.state))
+
     def move(self, x: np.ndarray) -> None:
-        """Go on at x, where somebody else has moved to or changed the density."""
+        """Go on at x, where somebody else has moved to or changed the density.
+
+        `settle` must have been called before that change.
+        """
         self._raise(chain.move_process(self.state, np.array(x, dtype=float)))
 
     def restart(self) -> None:
@@ -140,7 +161,7 @@ class Process:
     def probe(self, x, grad, logp: float, integrator: str, step_size: float) -> float:
         """Energy error of one integrator step from x with a fresh momentum; moves nothing."""
         raised, error = chain.probe_step(
-            self.state, x, grad, logp, INTEGRATORS[integrator], step_size
+            self.state, x, grad, logp, *INTEGRATORS[integrator], step_size
         )
         self._raise(DENSITY_RAISED if raised else FINISHED)
         return error
@@ -152,6 +173,35 @@ class Process:
     def run_control(self, draws, stats, refresh_probability: float) -> tuple[int, int]:
         """The same for discrete-time HMC."""
         return control.run_control(self.state, draws, stats, refresh_probability)
+
+    def save(self) -> dict:
+        """All that another process needs to go on with the same next draw: arrays and numbers."""
+        metric = self.tuned.metric
+        return {
+            "arrays": {name: getattr(self, name).copy() for name in _SAVED},
+            "numbers": {name: self[name] for name in layout.RESUMABLE},
+            "parameters": {name: self[name] for name in ("max_gradients", "refine_levels")},
+            "tuned": {
+                name: getattr(self.tuned, name)
+                for name in (
+                    "step_size", "num_steps", "refresh_rate", "draw_interval", "integrator"
+                )
+            },
+            "metric": {
+                name: getattr(metric, name).copy()
+                for name in ("scale", "directions", "eigenvalues", "centre")
+            },
+        }
+
+    @classmethod
+    def restore(cls, target: Target, settings: Settings, saved: dict) -> Process:
+        """The process that was saved, on the same density."""
+        tuned = Tuned(**saved["tuned"], metric=Metric(**saved["metric"]))
+        process = cls(target, settings, tuned, saved["arrays"]["rng"].copy())
+        for name, array in saved["arrays"].items():
+            getattr(process, name)[...] = array
+        process._set(**saved["numbers"], **saved["parameters"])
+        return process
 
     def __getitem__(self, name: str):
         """A number of the process by its name in `layout.STATE`."""

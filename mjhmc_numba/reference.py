@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.kernel.random import exponential, fill_normal, uniform
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import REFINE_THRESHOLDS, Settings, Tuned
 
 __all__ = ["ReferenceProcess", "ReferenceRun", "Visit", "run"]
 
@@ -40,11 +40,13 @@ _KICKS = {
     "leapfrog": (0.5, 0.5),
     "two_stage": (_B2, 1 - 2 * _B2, _B2),
     "three_stage": (_B3, 0.5 - _B3, 0.5 - _B3, _B3),
+    "harmonic": (0.5, 0.5),
 }
 _DRIFTS = {
     "leapfrog": (1.0,),
     "two_stage": (0.5, 0.5),
     "three_stage": (_A3, 1 - 2 * _A3, _A3),
+    "harmonic": (1.0,),
 }
 
 _DIVERGENCE = 1000.0
@@ -149,6 +151,7 @@ class ReferenceProcess:
         bounded = math.isfinite(self.g_max)
         self.competing = settings.method == "competing" or not bounded
         self.poisson = settings.clock == "poisson" or self.competing
+        self.refine_threshold = settings.refine_threshold or REFINE_THRESHOLDS[tuned.integrator]
         self._set_metric()
         self._reset_statistics()
         self.now = self.tick_end = 0.0
@@ -160,7 +163,7 @@ class ReferenceProcess:
     # ------------------------------------------------------------ kinetic energy
 
     def _set_metric(self) -> None:
-        r"""Matrices :math:`M^{-1}` and A with :math:`A A^\top = M`."""
+        r"""Matrices :math:`M^{-1}`, A with :math:`A A^\top = M`, and M."""
         metric = self.tuned.metric
         U, scale = metric.directions, metric.scale
         identity = np.eye(metric.ndim)
@@ -168,6 +171,7 @@ class ReferenceProcess:
         self.inverse_mass = np.diag(scale) @ inner @ np.diag(scale)
         root = identity + U.T @ np.diag(metric.eigenvalues**-0.5 - 1) @ U
         self.mass_root = np.diag(1 / scale) @ root
+        self.mass = self.mass_root @ self.mass_root.T
 
     def _fresh_momentum(self) -> np.ndarray:
         z = np.empty(self.tuned.metric.ndim)
@@ -176,7 +180,8 @@ class ReferenceProcess:
 
     def _energy(self, logp: float, v: np.ndarray) -> float:
         """H, where anything that is not finite means probability 0."""
-        energy = 0.5 * v @ self.inverse_mass @ v - logp
+        with np.errstate(over="ignore", invalid="ignore"):  # a path may go astray
+            energy = 0.5 * v @ self.inverse_mass @ v - logp
         return float(energy) if math.isfinite(energy) else math.inf
 
     def _evaluate(self, x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -199,6 +204,7 @@ class ReferenceProcess:
         jitter = self.settings.step_jitter * (2 * uniform(self.rng) - 1)
         self.step_size = self.tuned.step_size * (1 + jitter)
         self.scheduled = False
+        self.unsettled: tuple[float, float] | None = None
 
     def _begin_at(self, x: np.ndarray, *, new_momentum: bool) -> None:
         logp, grad = self._evaluate(x)
@@ -215,7 +221,6 @@ class ReferenceProcess:
         kept = alpha * self.s * here.v
         v = kept + math.sqrt(1 - alpha**2) * self._fresh_momentum()
         self._begin_ladder(here.x, v, here.grad, here.logp)
-        self.counts["n_R"] += 1
 
     def _L(self, start: Rung, side: int, level: int) -> Rung:
         """L (side = +1) or its inverse (-1), in steps that are halved `level` times."""
@@ -224,16 +229,33 @@ class ReferenceProcess:
         x, v, grad, logp = start.x, start.v, start.grad, start.logp
         for _ in range(self.tuned.num_steps * 2**level):
             for kick, drift in zip(kicks[:-1], drifts, strict=True):
-                v = v + kick * h * grad
-                x = x + drift * h * (self.inverse_mass @ v)
+                v = v + kick * h * self._force(x, grad)
+                x, v = self._drift(drift * h, x, v)
                 logp, grad = self._evaluate(x)
                 if logp == -math.inf:
                     return Rung(x, v, grad, logp, math.inf)
-            v = v + kicks[-1] * h * grad
+            v = v + kicks[-1] * h * self._force(x, grad)
         return Rung(x, v, grad, logp, self._energy(logp, v))
 
+    def _force(self, x: np.ndarray, grad: np.ndarray) -> np.ndarray:
+        """What the kicks follow: all of the gradient, or what the rotation leaves of it."""
+        if self.tuned.integrator == "harmonic":
+            return grad + self.mass @ (x - self.tuned.metric.centre)
+        return grad
+
+    def _drift(self, t: float, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        r"""Straight motion, or (harmonic) exact motion in the Gaussian :math:`N(m, M^{-1})`."""
+        if self.tuned.integrator != "harmonic":
+            return x + t * (self.inverse_mass @ v), v
+        away = x - self.tuned.metric.centre
+        turned = math.cos(t) * away + math.sin(t) * (self.inverse_mass @ v)
+        return (
+            self.tuned.metric.centre + turned,
+            math.cos(t) * v - math.sin(t) * (self.mass @ away),
+        )
+
     def _close(self, one: Rung, other: Rung) -> bool:
-        return abs(one.energy - other.energy) <= self.settings.refine_threshold
+        return abs(one.energy - other.energy) <= self.refine_threshold
 
     def _neighbour(self, start: Rung, side: int) -> Rung:
         """The next rung: L at the coarsest level that nearly conserves the energy.
@@ -277,7 +299,7 @@ class ReferenceProcess:
         if rates == "sqrt":
             return math.exp(min(log_t / 2, _LARGEST_LOG_RATE))
         if rates == "metropolis":
-            return min(1.0, math.exp(min(log_t, 0.0)))
+            return math.exp(min(log_t, 0.0))
         if rates == "barker":
             return 2 / (1 + math.exp(min(-log_t, _LARGEST_LOG_RATE)))
         if log_t <= 0:
@@ -288,17 +310,29 @@ class ReferenceProcess:
         return exponential(self.rng) / self.g_max if self.poisson else 1 / self.g_max
 
     def _refresh_gap(self) -> float:
+        """Regular refreshes are a whole number of rings apart, rounded at random."""
+        rate = self.tuned.refresh_rate
         if self.poisson:
-            return exponential(self.rng) / self.tuned.refresh_rate
+            return exponential(self.rng) / rate
         jitter = self.settings.refresh_jitter * (2 * uniform(self.rng) - 1)
-        return (1 + jitter) / self.tuned.refresh_rate
+        rings = math.floor(self.g_max * (1 + jitter) / rate + uniform(self.rng))
+        return max(rings, 1) / self.g_max
 
     def _start_clocks(self) -> None:
-        self.next_refresh = self.now + self._refresh_gap()
-        gap = self._ring_gap()
-        self.next_ring = self.now + (gap if self.poisson else gap * uniform(self.rng))
+        """Poisson clocks; or regular ones with a random phase, refreshes half-way between rings."""
+        if self.poisson:
+            self.next_ring = self.now + self._ring_gap()
+            self.next_refresh = self.now + self._refresh_gap()
+        else:
+            gap = self._ring_gap()
+            self.next_ring = self.now + uniform(self.rng) * gap
+            self.next_refresh = self.next_ring + self._refresh_gap() - gap / 2
         self.entered = self.now
         self.total_rate = 0.0
+
+    def _wait(self, rate: float) -> float:
+        waiting_time = exponential(self.rng)
+        return waiting_time / rate if rate > 0 else math.inf
 
     def _schedule(self) -> None:
         """Competing exponentials: the sooner of w_L and w_F (w_R is the refresh clock)."""
@@ -306,10 +340,7 @@ class ReferenceProcess:
         behind = self._log_ratio(self._look(-self.s))
         rate_L = self._g(ahead)
         rate_F = max(0.0, self._g(behind) - rate_L)
-        wait_L, wait_F = (
-            exponential(self.rng) / rate if rate > 0 else (exponential(self.rng), math.inf)[1]
-            for rate in (rate_L, rate_F)
-        )
+        wait_L, wait_F = self._wait(rate_L), self._wait(rate_F)
         self.next_ring = self.now + min(wait_L, wait_F)
         self.next_event = "L" if wait_L < wait_F else "F"
         self.total_rate = rate_L + rate_F + self.tuned.refresh_rate
@@ -317,45 +348,66 @@ class ReferenceProcess:
         self._count_acceptance(ahead, 1 / self.total_rate)
 
     def _thinned_event(self) -> str | None:
-        """Thinning: L with probability g_ahead / g_max, else F or nothing."""
+        """Thinning: L with probability g_ahead / g_max, else perhaps F.
+
+        The rung behind decides between F and nothing. It is asked as late as possible, when
+        the direction matters next: see `_settle_flip`.
+        """
+        self._settle_flip()
         ahead = self._log_ratio(self._look(self.s))
         self._count_acceptance(ahead, 1.0)
         g_ahead = self._g(ahead)
         u = uniform(self.rng) * self.g_max
         if u < g_ahead:
             return "L"
+        self.unsettled = (u, g_ahead)
+        return None
+
+    def _settle_flip(self) -> None:
+        """After a failed move, F with probability max(0, g_behind - g_ahead) / g_max."""
+        if self.unsettled is None:
+            return
+        u, g_ahead = self.unsettled
+        self.unsettled = None
         g_behind = self._g(self._log_ratio(self._look(-self.s)))
-        return "F" if u < g_ahead + max(0.0, g_behind - g_ahead) else None
+        if u < g_ahead + max(0.0, g_behind - g_ahead):
+            self._apply("F")
 
     # ------------------------------------------------------------------- events
 
+    def _apply(self, event: str) -> None:
+        """L or F."""
+        self._leave(event)
+        if event == "L":
+            self.i += self.s
+            self.stay = 0
+        else:
+            self.s = -self.s
+
     def _leave(self, event: str) -> None:
         """The present state is left: note the time that was spent in it."""
+        self.counts["n_" + event] += 1
         expected = 1 / self.total_rate if self.total_rate > 0 else math.inf
         self.jumps.append(Visit(self.here.x.copy(), self.now - self.entered, expected, event))
         self.entered = self.now
         self.scheduled = False
 
     def _ring(self) -> None:
+        self.stay += 1
         if self.competing:
             self.now = self.next_ring
-            event = self.next_event
+            self._apply(self.next_event)
         else:
             event = self._thinned_event()
             self.now = self.next_ring
             self.next_ring = self.now + self._ring_gap()
-        self.stay += 1
-        if event is not None:
-            self._leave(event)
-            self.counts["n_" + event] += 1
-        if event == "L":
-            self.i += self.s
-            self.stay = 0
-        elif event == "F":
-            self.s = -self.s
+            if event is not None:
+                self._apply(event)
         self.counts["longest_stay"] = max(self.counts["longest_stay"], self.stay)
 
     def _refresh_event(self) -> None:
+        if self.settings.refresh_alpha > 0:  # a full refresh forgets the direction
+            self._settle_flip()
         self.now = self.next_refresh
         self._leave("R")
         self._refresh()
@@ -402,6 +454,7 @@ class ReferenceProcess:
             self.counts["n_F"] += 1
         if uniform(self.rng) < refresh_probability:
             self._refresh()
+            self.counts["n_R"] += 1
 
     # --------------------------------------------------------------- statistics
 

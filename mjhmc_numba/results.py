@@ -23,13 +23,25 @@ def stats_from_rows(rows: np.ndarray, tuned: Sequence[Tuned]) -> dict[str, np.nd
     stats = {name: column[name].astype(np.int64) for name in _WHOLE}
     stats["n_jumps"] = stats["n_L"] + stats["n_F"] + stats["n_R"]
     stats["diverging"] = column["n_diverging"] > 0
-    for name in ("energy", "energy_error", "acceptance_rate", "step_size", "lp"):
+    for name in ("energy", "energy_error", "step_size", "lp"):
         stats[name] = np.array(column[name])
+    stats["acceptance_rate"] = _last_known(column["acceptance_rate"])
     shape = rows.shape[:2]
     for name in ("refresh_rate", "num_steps", "draw_interval"):
         values = np.array([getattr(t, name) for t in tuned])
         stats[name] = np.broadcast_to(values[:, None], shape).copy()
     return stats
+
+
+def _last_known(values: np.ndarray) -> np.ndarray:
+    """NaN, where nothing was tried between two draws, replaced by the value before (or after)."""
+    filled = np.array(values)
+    for row in filled:
+        known = np.flatnonzero(np.isfinite(row))
+        if known.size:
+            at = np.searchsorted(known, np.arange(row.size), side="right") - 1
+            row[:] = row[known[np.maximum(at, 0)]]
+    return filled
 
 
 @dataclass(eq=False)
@@ -102,7 +114,7 @@ class Result:
             groups["warmup_posterior"] = self._named(self.warmup_draws, names)
             groups["warmup_sample_stats"] = dict(self.warmup_stats)
         if int(arviz.__version__.split(".")[0]) >= 1:
-            data = arviz.from_dict(groups)
+            data = arviz.from_dict(groups, save_warmup=True)
         else:
             data = arviz.from_dict(**groups, save_warmup=True)
         for group in ("posterior", "sample_stats"):

@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,18 @@ from mjhmc_numba.metric import Metric
 
 __all__ = ["INTEGRATORS", "Settings", "Tuned"]
 
-INTEGRATORS = {"leapfrog": 1, "two_stage": 2, "three_stage": 3}
+# Gradients a step, and whether the drift is a rotation about the metric's centre.
+INTEGRATORS = {
+    "leapfrog": (1, False),
+    "two_stage": (2, False),
+    "three_stage": (3, False),
+    "harmonic": (1, True),
+}
 
 # For a tuned step size.
 STEP_JITTER = 0.15
 REFINE_LEVELS = 5
+REFINE_THRESHOLDS = {"leapfrog": 8.0, "two_stage": 8.0, "three_stage": 8.0, "harmonic": 2.0}
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Settings:
     num_steps : integrator steps M between two rungs of the ladder
     refresh_rate : momentum refreshes per unit of system time, the paper's beta
     draw_interval : system time between two draws
-    integrator : "auto", "leapfrog", "two_stage" or "three_stage"
+    integrator : "auto", "leapfrog", "two_stage", "three_stage" or "harmonic"
     rates : "metropolis", "barker", "sqrt" (the paper's), or a balancing function g(t)
     rates_bound : the largest value of a balancing function given as a function
     clock : "regular", or "poisson", the Markov jump process itself; None: regular where g is
@@ -50,7 +58,8 @@ class Settings:
     target_accept : acceptance statistic that the step size is tuned to; None: the tuner's choice
     refine_levels : how many times a rung is halved where the energy error is large; None: 0
         for a given step size, else 5
-    refine_threshold : energy error above which it is
+    refine_threshold : energy error above which it is; None: 2 for the harmonic integrator,
+        which is lost far from the centre without it, else 8
     max_jumps, max_gradients : a draw that costs more is cut short, counted and warned of
     """
 
@@ -65,11 +74,11 @@ class Settings:
     method: str | None = None
     metric: Any = "low_rank"
     refresh_alpha: float = 0.0
-    refresh_jitter: float = 0.2
+    refresh_jitter: float = 0.0
     step_jitter: float | None = None
     target_accept: float | None = None
     refine_levels: int | None = None
-    refine_threshold: float = 8.0
+    refine_threshold: float | None = None
     max_jumps: int = 100_000
     max_gradients: int = 1_000_000
 
@@ -79,21 +88,21 @@ class Settings:
             object.__setattr__(self, "step_jitter", 0.0 if given else STEP_JITTER)
         if self.refine_levels is None:
             object.__setattr__(self, "refine_levels", 0 if given else REFINE_LEVELS)
-        for name in ("step_size", "refresh_rate", "draw_interval", "refine_threshold"):
+        positive = ("step_size", "refresh_rate", "draw_interval", "refine_threshold", "rates_bound")
+        for name in positive:
             _check_positive(name, getattr(self, name))
         for name in ("num_steps", "max_jumps", "max_gradients"):
-            value = getattr(self, name)
-            _check_positive(name, value)
-            if value is not None and int(value) != value:
-                raise SettingsError(f"{name} is a whole number, not {value!r}.")
+            _check_whole(name, getattr(self, name))
         _check_range("refresh_alpha", self.refresh_alpha, 0.0, 1.0)
         _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
         _check_range("step_jitter", self.step_jitter, 0.0, 1.0)
-        if not (isinstance(self.refine_levels, int) and 0 <= self.refine_levels <= 16):
-            raise SettingsError(f"refine_levels is a whole number from 0 to 16, not "
-                                f"{self.refine_levels!r}.")
-        if self.target_accept is not None and not 0 < self.target_accept < 1:
-            raise SettingsError(f"target_accept lies between 0 and 1, not {self.target_accept!r}.")
+        if not (isinstance(self.refine_levels, Integral) and 0 <= self.refine_levels <= 16):
+            raise SettingsError(
+                f"refine_levels is a whole number from 0 to 16, not {self.refine_levels!r}."
+            )
+        if self.target_accept is not None:
+            _check_positive("target_accept", self.target_accept)
+            _check_range("target_accept", self.target_accept, 0.0, 1.0)
         _check_choice("integrator", self.integrator, ("auto", *INTEGRATORS))
         _check_choice("clock", self.clock, (None, "regular", "poisson"))
         _check_choice("method", self.method, (None, "thinning", "competing"))
@@ -141,6 +150,10 @@ class Settings:
     def balancing(self) -> Balancing:
         return resolve_rates(self.rates, self.rates_bound)
 
+    def __getstate__(self) -> dict:
+        # The address of a compiled balancing function means nothing in another process.
+        return {name: value for name, value in self.__dict__.items() if name != "balancing"}
+
     @property
     def clock_code(self) -> int:
         if self.clock is None:
@@ -178,17 +191,27 @@ class Tuned:
     integrator: str
     metric: Metric
 
+    @property
+    def stages(self) -> int:
+        """Gradients of an integrator step."""
+        return INTEGRATORS[self.integrator][0]
+
     def replace(self, **changes) -> Tuned:
         return dataclasses.replace(self, **changes)
 
 
 def _check_positive(name, value):
-    if value is not None and not (np.isreal(value) and np.isfinite(value) and value > 0):
+    if value is not None and not (isinstance(value, Real) and 0 < value < np.inf):
         raise SettingsError(f"{name} must be positive and finite, not {value!r}.")
 
 
+def _check_whole(name, value):
+    if value is not None and not (isinstance(value, Integral) and value >= 1):
+        raise SettingsError(f"{name} is a whole number >= 1, not {value!r}.")
+
+
 def _check_range(name, value, low, high):
-    if not low <= value < high:
+    if not (isinstance(value, Real) and low <= value < high):
         raise SettingsError(f"{name} lies in [{low:g}, {high:g}), not {value!r}.")
 
 

@@ -13,6 +13,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -121,11 +122,14 @@ def as_target(density, ndim: int | None = None, args: Sequence = (), names=None)
     names : a name for each dimension
     """
     if isinstance(density, Target):
-        if len(args):
-            raise TargetError("A Target has its arguments already; make a new one for new data.")
+        if len(args) or names is not None:
+            raise TargetError("A Target has its args and names already; make a new one for others.")
+        _check_same_ndim(ndim, density.ndim)
         return density
     if hasattr(density, "density") and hasattr(density, "ndim"):
-        return as_target(density.density, density.ndim, args or density.args, names)
+        _check_same_ndim(ndim, density.ndim)
+        args = args if len(args) else density.args
+        return as_target(density.density, density.ndim, args, names)
     if not callable(density):
         raise TargetError(
             f"A density is a function, not {type(density).__name__}: give an @njit function "
@@ -133,9 +137,16 @@ def as_target(density, ndim: int | None = None, args: Sequence = (), names=None)
         )
     if ndim is None:
         raise TargetError("How many dimensions? Give ndim= or initial=.")
+    if not isinstance(ndim, Integral) or isinstance(ndim, bool) or ndim < 1:
+        raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
     if isinstance(density, CPUDispatcher):
         return _compiled_target(density, int(ndim), tuple(args), names)
     return _python_target(density, int(ndim), tuple(args), names)
+
+
+def _check_same_ndim(given: int | None, known: int) -> None:
+    if given is not None and given != known:
+        raise TargetError(f"{given} dimensions were asked for, but the density has {known}.")
 
 
 # ------------------------------------------------------------------ compiled densities
@@ -244,7 +255,12 @@ class _PythonDensity:
 
     def _call(self, x, grad, logp, table):
         try:
-            value, slope = self.function(self._vector(x, self.ndim).copy(), *self.args)
+            returned = self.function(self._vector(x, self.ndim).copy(), *self.args)
+            if not isinstance(returned, tuple | list) or len(returned) != 2:
+                raise TargetError(
+                    f"A Python density returns (logp, grad), not {type(returned).__name__}."
+                )
+            value, slope = returned
             slope = np.asarray(slope, dtype=float)
             if slope.shape != (self.ndim,):
                 raise TargetError(
@@ -263,14 +279,22 @@ class _PythonDensity:
 
 
 def _python_target(function, ndim, args, names) -> Target:
+    _warn_slow(function)
+    return _wrap_python(function, ndim, args, names)
+
+
+def _warn_slow(function) -> None:
     label = getattr(function, "__name__", type(function).__name__)
     warnings.warn(
         f"The density {label} is a Python function, so every gradient goes through the "
         "interpreter and chains share one core. Give an @njit function (x, grad) -> logp that "
         "writes the gradient to sample natively.",
         SlowDensityWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
+
+
+def _wrap_python(function, ndim, args, names) -> Target:
     density = _PythonDensity(function, ndim, args)
     return Target(
         ctypes.cast(density.callback, ctypes.c_void_p).value,
@@ -278,5 +302,5 @@ def _python_target(function, ndim, args, names) -> Target:
         keepalive=density,
         error_at=density.error_at,
         names=names,
-        rebuild=(as_target, (function, ndim, args, names)),
+        rebuild=(_wrap_python, (function, ndim, args, names)),  # which does not warn again
     )

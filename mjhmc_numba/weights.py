@@ -234,7 +234,7 @@ def asymptotic_variance(
         Overlapping batch means of size sqrt(n), corrected for their length, are consistent for
         any chain. Geyer's initial monotone sequence is less noisy, but it is made for reversible
         chains, which this is not: its autocovariances swing through negative values, and a
-        truncation at the first negative pair may be wrong by a factor of 3 however long the record
+        truncation at the first negative pair may be wrong by a factor of 4 however long the record
         (mostly too large, sometimes too small). It is here for comparison.
 
     Returns

@@ -8,7 +8,7 @@ import math
 from mjhmc_numba.kernel.clock import advance
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.integrators import integrate
-from mjhmc_numba.kernel.jump import start_clocks
+from mjhmc_numba.kernel.jump import settle_flip, start_clocks
 from mjhmc_numba.kernel.ladder import (
     energy_of,
     logp_of,
@@ -28,7 +28,7 @@ def start_process(state, x):
     if place(p, x, True):
         return DENSITY_RAISED
     start_clocks(p)
-    p.tick_end = p.now
+    p.in_tick = 0
     return FINISHED
 
 
@@ -36,6 +36,12 @@ def start_process(state, x):
 def move_process(state, x):
     """Continue at x, where the density may be another one: momentum and clocks run on."""
     return DENSITY_RAISED if place(state[0], x, False) else FINISHED
+
+
+@kernel_jit
+def settle_process(state):
+    """Settle what is left open for later, before someone else moves or changes the density."""
+    return DENSITY_RAISED if settle_flip(state[0]) else FINISHED
 
 
 @kernel_jit
@@ -50,7 +56,7 @@ def restart_process(state):
 
 
 @kernel_jit
-def probe_step(state, x, grad, logp, stages, step_size):
+def probe_step(state, x, grad, logp, stages, harmonic, step_size):
     """Energy error of one integrator step from x with a fresh momentum; moves nothing.
 
     `grad` and `logp` belong to x. Returns (raised, error); the error is infinite where the step
@@ -62,10 +68,10 @@ def probe_step(state, x, grad, logp, stages, step_size):
     end_grad[:] = grad
     draw_momentum(p, end_v)
     energy = total_energy(p, logp, end_v)
-    usual_stages = p.stages
-    p.stages = stages
+    usual_stages, usual_harmonic = p.stages, p.harmonic
+    p.stages, p.harmonic = stages, harmonic
     raised, end_logp = integrate(p, step_size, 1, end_x, end_v, end_grad)
-    p.stages = usual_stages
+    p.stages, p.harmonic = usual_stages, usual_harmonic
     if raised or end_logp == -math.inf:
         return raised, math.inf
     return False, total_energy(p, end_logp, end_v) - energy
@@ -93,6 +99,7 @@ def write_draw(p, draw, stats):
     stats[12] = p.ladder_step
     stats[13] = logp_of(p, p.here)
     p.done += 1
+    p.in_tick = 0
     start_counts(p)
 
 
@@ -121,8 +128,9 @@ def run_ticks(state, draws, stats):
     """
     p = state[0]
     for n in range(draws.shape[0]):
-        if p.now >= p.tick_end:
+        if p.in_tick == 0:
             p.tick_end = p.now + p.draw_interval
+            p.in_tick = 1
         status = advance(p)
         if status != FINISHED:
             return n, status

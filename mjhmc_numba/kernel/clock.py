@@ -5,7 +5,7 @@ the states at the ticks are unweighted draws, and a tick composes with other Mar
 """
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.jump import record_visit, refresh_gap, ring, schedule_jump
+from mjhmc_numba.kernel.jump import record_visit, refresh_gap, ring, schedule_jump, settle_flip
 from mjhmc_numba.kernel.ladder import refresh
 from mjhmc_numba.kernel.layout import (
     COMPETING,
@@ -19,12 +19,16 @@ from mjhmc_numba.kernel.layout import (
 
 @kernel_jit
 def _refresh_event(p):
+    """Refresh, and set the next one. Returns whether the density raised."""
+    if p.refresh_alpha > 0.0 and settle_flip(p):
+        return True
     p.now = p.next_refresh
     record_visit(p, EVENT_R)
     refresh(p)
     p.n_R += 1
     p.entered = p.now
     p.next_refresh = p.now + refresh_gap(p)
+    return False
 
 
 @kernel_jit
@@ -56,6 +60,8 @@ def advance(p):
             _skip_to_tick(p)
             return FINISHED
         if p.next_refresh <= p.next_ring:
-            _refresh_event(p)
-        elif ring(p):
+            raised = _refresh_event(p)
+        else:
+            raised = ring(p)
+        if raised:
             return DENSITY_RAISED

@@ -49,19 +49,19 @@ def cache_folder() -> Path | None:
     root = _root()
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unsafe = _others_can_write(root)
-    except OSError:
-        return None
-    if unsafe:
-        warnings.warn(
-            f"The kernel cache {root} can be written by other users, so it is not used and the "
-            "kernel is compiled in every process. Make it yours alone (chmod 700), or set "
-            "MJHMC_NUMBA_CACHE_DIR to a folder that is.",
-            UnsafeCacheWarning,
-            stacklevel=2,
-        )
-        return None
-    return root
+        wrong = "can be written by other users" if _others_can_write(root) else None
+    except OSError as error:
+        wrong = f"cannot be made ({error.strerror})"
+    if wrong is None:
+        return root
+    warnings.warn(
+        f"The kernel cache {root} {wrong}, so it is not used and the kernel is compiled in every "
+        "process. Give yourself a folder that is yours alone (chmod 700), or set "
+        "MJHMC_NUMBA_CACHE_DIR to one.",
+        UnsafeCacheWarning,
+        stacklevel=2,
+    )
+    return None
 
 
 @cache

@@ -13,6 +13,12 @@ three_stage    3       b, 1/2 - b, 1/2 - b, b          a, 1 - 2a, a
 
 `step_size` is the length per gradient, so h = stages * step_size, and integrators compare at
 equal cost. A negative step size gives the inverse map.
+
+The *harmonic* integrator has leapfrog's kicks, but its drift is the exact motion in the Gaussian
+that the metric describes, :math:`N(m, M^{-1})`: a rotation by the angle h about m. Its kicks have
+the remaining force :math:`\nabla\log\pi(x) + M (x - m)` alone. On a target that is nearly
+that Gaussian it makes almost no energy error at any step size, and an angle of a quarter turn
+forgets the start (splitting as in Shahbaba et al. 2014, Stat. Comput. 24, 339).
 """
 
 import math
@@ -20,7 +26,7 @@ import math
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import evaluate
 from mjhmc_numba.kernel.layout import scratch, vector
-from mjhmc_numba.kernel.metric import velocity
+from mjhmc_numba.kernel.metric import pull_to_centre, velocity
 
 # Blanes, Casas and Sanz-Serna (2014), SIAM J. Sci. Comput. 36, A1556.
 TWO_STAGE_B = 0.21178
@@ -71,12 +77,44 @@ def drift(p, length, x, v):
 
 
 @kernel_jit
+def rotate(p, angle, x, v, pull):
+    """Exact motion in N(m, M^-1): x and v turn about (m, 0); `pull` = M (x - m) turns along."""
+    centre, work = vector(p.centre, p.ndim), scratch(p, 0)
+    velocity(p, v, work)
+    cosine, sine = math.cos(angle), math.sin(angle)
+    for j in range(x.size):
+        x[j] = centre[j] + cosine * (x[j] - centre[j]) + sine * work[j]
+        pulled = pull[j]
+        pull[j] = cosine * pulled + sine * v[j]
+        v[j] = cosine * v[j] - sine * pulled
+
+
+@kernel_jit
+def _integrate_harmonic(p, step_size, num_steps, x, v, grad):
+    pull = scratch(p, 5)
+    pull_to_centre(p, x, pull)
+    logp = -math.inf
+    for _ in range(num_steps):
+        kick(0.5 * step_size, v, grad)
+        kick(0.5 * step_size, v, pull)
+        rotate(p, step_size, x, v, pull)
+        raised, logp = evaluate(p, x, grad)
+        if raised or logp == -math.inf:
+            return raised, logp
+        kick(0.5 * step_size, v, grad)
+        kick(0.5 * step_size, v, pull)
+    return False, logp
+
+
+@kernel_jit
 def integrate(p, step_size, num_steps, x, v, grad):
     """Apply the integrator `num_steps` times to (x, v, grad), in place.
 
     Returns (raised, logp); logp is -inf as soon as the path has left the support, and the rest
     of it is not walked.
     """
+    if p.harmonic != 0:
+        return _integrate_harmonic(p, step_size, num_steps, x, v, grad)
     h = p.stages * step_size
     logp = -math.inf
     for _ in range(num_steps):

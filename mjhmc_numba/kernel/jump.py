@@ -9,6 +9,9 @@ probability :math:`g_{ahead} / g_{max}`, else flip with probability
 :math:`\max(0, g_{behind} - g_{ahead}) / g_{max}`, else do nothing. With exponential gaps of rate
 :math:`g_{max}` this is the same Markov jump process; with regular gaps it is its uniformised
 chain. The rung behind is looked at only after a failed move, and a refresh costs no gradient.
+
+Whether a failed move flips is settled as late as possible: at the next ring. If a full refresh
+comes first, the direction is forgotten anyway and the rung behind is never computed.
 """
 
 import math
@@ -20,7 +23,6 @@ from mjhmc_numba.kernel.layout import (
     COMPETING,
     EVENT_F,
     EVENT_L,
-    NO_EVENT,
     random_stream,
     row,
     vector,
@@ -39,21 +41,28 @@ def ring_gap(p):
 
 @kernel_jit
 def refresh_gap(p):
-    """Time between two refreshes."""
+    """Time between two refreshes.
+
+    Under the regular clock it is a whole number of rings, rounded up or down at random so that
+    the refresh rate holds on average.
+    """
     if p.clock == CLOCK_POISSON:
         return exponential(random_stream(p)) / p.refresh_rate
-    jitter = p.refresh_jitter * (2.0 * uniform(random_stream(p)) - 1.0)
-    return (1.0 + jitter) / p.refresh_rate
+    rng = random_stream(p)
+    jitter = p.refresh_jitter * (2.0 * uniform(rng) - 1.0)
+    rings = math.floor(p.g_max * (1.0 + jitter) / p.refresh_rate + uniform(rng))
+    return max(rings, 1.0) / p.g_max
 
 
 @kernel_jit
 def start_clocks(p):
-    """Set both clocks going, the regular one with a random phase."""
-    p.next_refresh = p.now + refresh_gap(p)
-    first = ring_gap(p)
-    if p.clock != CLOCK_POISSON:
-        first *= uniform(random_stream(p))
-    p.next_ring = p.now + first
+    """Set both clocks going; the regular ones with a random phase, refreshes amid two rings."""
+    if p.clock == CLOCK_POISSON:
+        p.next_ring = p.now + ring_gap(p)
+        p.next_refresh = p.now + refresh_gap(p)
+    else:
+        p.next_ring = p.now + uniform(random_stream(p)) * ring_gap(p)
+        p.next_refresh = p.next_ring + refresh_gap(p) - 0.5 * ring_gap(p)
     p.entered = p.now
     p.scheduled = 0
 
@@ -90,25 +99,44 @@ def schedule_jump(p):
 
 
 @kernel_jit
+def settle_flip(p):
+    """Decide whether the last failed move flipped. Returns whether the density raised."""
+    if p.unsettled == 0:
+        return False
+    raised, energy_behind = look(p, -p.direction)
+    if raised:
+        return True
+    p.unsettled = 0
+    behind = log_probability_ratio(energy_of(p, p.here), energy_behind)
+    g_behind = balancing(p.rates, behind, p.g)
+    if p.unsettled_u < p.unsettled_g + flip_rate(p.unsettled_g, g_behind):
+        move(p, EVENT_F)
+    return False
+
+
+@kernel_jit
 def thinned_event(p):
-    """Thinning: what happens at a ring. Returns (raised, event)."""
+    """Thinning: a ring. Returns whether the density raised."""
+    if settle_flip(p):
+        return True
     raised, energy_ahead = look(p, p.direction)
     if raised:
-        return True, NO_EVENT
-    energy = energy_of(p, p.here)
-    ahead = log_probability_ratio(energy, energy_ahead)
+        return True
+    ahead = log_probability_ratio(energy_of(p, p.here), energy_ahead)
     _count_acceptance(p, ahead, 1.0)
     g_ahead = balancing(p.rates, ahead, p.g)
     u = uniform(random_stream(p)) * p.g_max
+    p.now = p.next_ring
+    p.next_ring = p.now + ring_gap(p)
     if u < g_ahead:
-        return False, EVENT_L
-    raised, energy_behind = look(p, -p.direction)
-    if raised:
-        return True, NO_EVENT
-    g_behind = balancing(p.rates, log_probability_ratio(energy, energy_behind), p.g)
-    if u < g_ahead + flip_rate(g_ahead, g_behind):
-        return False, EVENT_F
-    return False, NO_EVENT
+        move(p, EVENT_L)
+    else:
+        p.unsettled = 1
+        p.unsettled_u = u
+        p.unsettled_g = g_ahead
+        if p.record_capacity > 0:  # visits are written in order, and one a ring
+            return settle_flip(p)
+    return False
 
 
 @kernel_jit
@@ -146,17 +174,11 @@ def move(p, event):
 @kernel_jit
 def ring(p):
     """The ring of the clock: an event, or none. Returns whether the density raised."""
+    p.stay += 1
     if p.method == COMPETING:
         p.now = p.next_ring
-        event = p.next_event
-    else:
-        raised, event = thinned_event(p)
-        if raised:
-            return True
-        p.now = p.next_ring
-        p.next_ring = p.now + ring_gap(p)
-    p.stay += 1
-    if event != NO_EVENT:
-        move(p, event)
+        move(p, p.next_event)
+    elif thinned_event(p):
+        return True
     p.longest_stay = max(p.longest_stay, p.stay)
     return False

@@ -165,6 +165,7 @@ def start_ladder(p):
     p.low = p.here
     p.high = p.here
     p.scheduled = 0
+    p.unsettled = 0
     logp = logp_of(p, p.here)
     energy = total_energy(p, logp, v)
     _set_levels(p, p.here, energy, logp)
@@ -187,7 +188,9 @@ def refresh(p):
 def place(p, position, new_momentum):
     """Put the process at a position, as after a move by someone else. Returns whether it raised.
 
-    Log density and gradient are computed anew (one gradient); the momentum is drawn, or kept.
+    Log density and gradient are computed anew (one gradient); the momentum is drawn, or kept. To
+    keep it, flips must have been settled before the move: afterwards the density that would
+    settle them is gone, and a momentum that is dropped in some cases has another law.
     """
     x, v, grad = rung(p, p.here)
     _copy(position, x)

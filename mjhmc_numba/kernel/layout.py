@@ -37,6 +37,8 @@ ADDRESSES = (
     "directions",  # (rank, ndim)
     "stretch",  # (rank,): eigenvalue - 1
     "root",  # (rank,): eigenvalue**-1/2 - 1
+    "shrink",  # (rank,): 1 / eigenvalue - 1
+    "centre",  # (ndim,): of the harmonic integrator's rotation
     "rng",  # (4,) words of the random stream
     "work",  # (WORK_ROWS, ndim) scratch
     "record_x",  # (record_capacity, ndim): visited states
@@ -46,6 +48,7 @@ ADDRESSES = (
 INTEGERS = (
     "num_steps",
     "stages",
+    "harmonic",
     "rates",
     "clock",
     "method",
@@ -65,7 +68,17 @@ REALS = (
 )
 
 # Where on the ladder the process is, and what comes next.
-CURSOR = ("here", "direction", "low", "high", "scheduled", "next_event", "stay")
+CURSOR = (
+    "here",
+    "direction",
+    "low",
+    "high",
+    "scheduled",
+    "next_event",
+    "stay",
+    "in_tick",
+    "unsettled",
+)
 TIMES = (
     "now",
     "next_ring",
@@ -75,6 +88,8 @@ TIMES = (
     "total_rate",  # of leaving it (competing exponentials)
     "ladder_step",  # the step size of the present ladder
     "origin_energy",  # energy at its last refresh
+    "unsettled_u",  # of a failed move whose flip nobody has asked for yet, see jump.py
+    "unsettled_g",
 )
 
 # Counted since the last draw; and since the start, for whoever watches.
@@ -99,7 +114,7 @@ STATE = np.dtype(
 # What a resumed process needs beyond its vectors: all but sizes, addresses and parameters.
 RESUMABLE = CURSOR + TIMES + COUNTS + SUMS + TOTALS
 
-WORK_ROWS = 5
+WORK_ROWS = 6
 
 # Columns of the statistics of a draw.
 STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")

@@ -41,6 +41,17 @@ def velocity(p, v, out):
 
 
 @kernel_jit
+def pull_to_centre(p, x, out):
+    r"""Write :math:`M (x - m)` to `out`: minus the gradient of the Gaussian N(m, :math:`M^{-1}`)."""
+    scale, centre = vector(p.scale, p.ndim), vector(p.centre, p.ndim)
+    for j in range(x.size):
+        out[j] = (x[j] - centre[j]) / scale[j]
+    _stretch_along(p, vector(p.shrink, p.rank), out)
+    for j in range(x.size):
+        out[j] /= scale[j]
+
+
+@kernel_jit
 def kinetic_energy(p, v, work):
     r""":math:`\tfrac12 v^\top M^{-1} v`."""
     total = 0.0

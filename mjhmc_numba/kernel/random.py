@@ -10,7 +10,7 @@ import numpy as np
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 
-TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
+TO_UNIT = 2.0**-52
 
 
 @kernel_jit
@@ -34,8 +34,8 @@ def next_word(rng):
 
 @kernel_jit
 def uniform(rng):
-    """A uniform number in (0, 1): the centre of one of 2**53 equal cells, so never 0 or 1."""
-    return (np.float64(next_word(rng) >> np.uint64(11)) + 0.5) * TO_UNIT
+    """A uniform number in (0, 1): the centre of one of 2**52 equal cells, so never 0 or 1."""
+    return (np.float64(next_word(rng) >> np.uint64(12)) + 0.5) * TO_UNIT
 
 
 @kernel_jit

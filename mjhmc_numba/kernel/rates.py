@@ -59,6 +59,7 @@ def balancing(kind, log_ratio, g_address):
         return 2.0 * t / (1.0 + t)
     if log_ratio <= 0.0:
         return call_balancing(g_address, math.exp(log_ratio))
+    log_ratio = min(log_ratio, LARGEST_LOG_RATE)  # 1/t must not vanish
     g_inverse = call_balancing(g_address, math.exp(-log_ratio))
     if g_inverse <= 0.0:
         return 0.0

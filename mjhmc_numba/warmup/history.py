@@ -55,3 +55,14 @@ class History:
         begin = min(begin, n - max(8, window // 3))
         keep = min(max(window, int(share * self.total)), n - max(begin, 0))
         return x[-keep:], grad[-keep:], logp[-keep:]
+
+    def save(self) -> dict:
+        """The draws, as arrays and numbers."""
+        x, grad, logp = self.newest(self.capacity)
+        return {"x": x, "grad": grad, "logp": logp, "total": self.total}
+
+    def load(self, saved: dict) -> None:
+        """Go on from what was saved."""
+        self.total = saved["total"] - len(saved["x"])
+        for row in zip(saved["x"], saved["grad"], saved["logp"], strict=True):
+            self.append(*row)

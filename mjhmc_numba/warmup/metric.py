@@ -12,12 +12,26 @@ import numpy as np
 
 from mjhmc_numba.metric import Metric
 
-__all__ = ["diagonal", "low_rank", "slowest_scale"]
+__all__ = ["centre", "diagonal", "differ", "first", "low_rank", "slowest_scale"]
 
 MAX_RANK = 128
 CUTOFF = 1.5  # eigenvalues within [1/CUTOFF, CUTOFF] are left to the diagonal
-RIDGE = 1e-5
+FINE_CUTOFF = 1.05  # for the harmonic integrator, whose kicks have all that is left over
+RIDGE, SMALL_RIDGE = 1e-5, 1e-10
 EXTREME = 1e30  # variances are taken within [1/EXTREME, EXTREME]
+
+
+def first(grad: np.ndarray) -> Metric:
+    """A first guess from one gradient: variance 1 / |grad|, or 1 where it tells nothing."""
+    steepness = np.abs(grad)
+    tells = (steepness > 1e-8 * steepness.max()) & (steepness > 1 / EXTREME)
+    return Metric.diagonal(1.0 / np.where(tells, steepness, 1.0))
+
+
+def differ(one: Metric, other: Metric, factor: float = 3.0) -> bool:
+    """Whether the scales differ so much that a step size in one says little in the other."""
+    ratio = np.abs(np.log(one.scale / other.scale))
+    return bool(ratio.max() > math.log(factor))
 
 
 def diagonal(x: np.ndarray, grad: np.ndarray) -> Metric:
@@ -43,7 +57,9 @@ def _geometric_mean(spread: np.ndarray, precision: np.ndarray) -> np.ndarray:
     return inverse_root @ middle @ inverse_root
 
 
-def low_rank(x: np.ndarray, grad: np.ndarray, max_rank: int = MAX_RANK) -> Metric:
+def low_rank(
+    x: np.ndarray, grad: np.ndarray, max_rank: int = MAX_RANK, cutoff: float = CUTOFF
+) -> Metric:
     """The diagonal, and the directions in which the scaled target is far from isotropic.
 
     In the space scaled by the diagonal, the covariance is estimated by the geometric mean of
@@ -58,17 +74,27 @@ def low_rank(x: np.ndarray, grad: np.ndarray, max_rank: int = MAX_RANK) -> Metri
     basis = np.linalg.svd(np.concatenate([z, q]), full_matrices=False)[2] if 2 * n < d else None
     if basis is not None:
         z, q = z @ basis.T, q @ basis.T
-    ridge = RIDGE * np.eye(z.shape[1])
+    # Fewer draws than dimensions leave directions that they do not tell about.
+    ridge = (RIDGE if n < 2 * d else SMALL_RIDGE) * np.eye(z.shape[1])
     sigma = _geometric_mean(z.T @ z / n + ridge, q.T @ q / n + ridge)
     eigenvalues, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
     eigenvalues = np.clip(eigenvalues, 1e-6, 1e8)
     strength = np.abs(np.log(eigenvalues))
-    kept = np.flatnonzero(strength > math.log(CUTOFF))
+    kept = np.flatnonzero(strength > math.log(cutoff))
     kept = kept[np.argsort(-strength[kept])[:max_rank]]
     directions = vectors[:, kept].T
     if basis is not None:
         directions = directions @ basis
     return Metric(base.scale, np.ascontiguousarray(directions), eigenvalues[kept])
+
+
+def centre(metric: Metric, x: np.ndarray, grad: np.ndarray) -> np.ndarray:
+    r"""The centre m of the Gaussian whose gradient :math:`-M (x - m)` fits the gradients best.
+
+    On a Gaussian every single draw tells it: :math:`m = x + M^{-1} \nabla\log\pi(x)`.
+    """
+    step = metric.unwhiten(metric.whiten_gradient(grad.mean(axis=0)))
+    return x.mean(axis=0) + step
 
 
 def slowest_scale(metric: Metric, x: np.ndarray, grad: np.ndarray) -> float:
@@ -84,8 +110,9 @@ def slowest_scale(metric: Metric, x: np.ndarray, grad: np.ndarray) -> float:
     for found, measured in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
         direction = np.linalg.svd(y[found], full_matrices=False)[2][0]
         spread = np.mean((y[measured] @ direction) ** 2)
-        steepness = max(np.mean((g[measured] @ direction) ** 2), 1e-300)
+        steepness = np.mean((g[measured] @ direction) ** 2)
         spreads.append(spread)
-        scales.append(math.sqrt(spread / steepness))
+        # A flat direction tells nothing by its gradient.
+        scales.append(math.sqrt(spread / steepness) if steepness > 1e-30 * spread else spread)
     by_draws, by_both = math.sqrt(np.mean(spreads)), math.sqrt(np.mean(scales))
     return max(by_draws, min(by_both, 4 * by_draws))

@@ -15,6 +15,7 @@ SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
 # and two more in case the density is curved or rough.
 DIFFERENCE_STEPS = (1e-5, 1e-3, 1e-7)
 TOLERANCE = 0.01
+NAMED_ONE_BY_ONE = 200
 
 
 def find_start(
@@ -35,6 +36,10 @@ def find_start(
 
 
 def _complaint(target, x, logp, grad, is_random) -> str:
+    if not np.isfinite(x).all():
+        bad = np.flatnonzero(~np.isfinite(x))
+        named = ", ".join(f"{target.names[j]} is {x[j]}" for j in bad[:5])
+        return f"The initial point is not finite: {named}."
     if not np.isfinite(logp):
         what = f"the log density is {logp}"
     else:
@@ -55,6 +60,8 @@ def _slope(target, x, direction, step):
     """Central difference of the log density along a direction; NaN where it is not finite."""
     ahead, _ = target.logp_and_grad(x + step * direction)
     behind, _ = target.logp_and_grad(x - step * direction)
+    if not (np.isfinite(ahead) and np.isfinite(behind)):
+        return np.nan
     return (ahead - behind) / (2 * step)
 
 
@@ -69,6 +76,26 @@ def _is_slope(target, x, direction, slope, size) -> tuple[bool, float]:
         if abs(difference - slope) <= TOLERANCE * max(abs(slope), abs(difference), 1e-3 * size):
             return True, measured
     return bool(np.isnan(measured)), measured
+
+
+def _unit(j: int, ndim: int) -> np.ndarray:
+    unit = np.zeros(ndim)
+    unit[j] = 1.0
+    return unit
+
+
+def _suspects(target, x, grad, size, rng) -> np.ndarray:
+    """Dimensions to look at one by one: all, or in many dimensions one that halving leads to."""
+    suspects = np.arange(target.ndim)
+    if target.ndim <= NAMED_ONE_BY_ONE:
+        return suspects
+    while suspects.size > 1:
+        half = suspects[: suspects.size // 2]
+        direction = np.zeros(target.ndim)
+        direction[half] = rng.choice([-1.0, 1.0], half.size) / np.sqrt(half.size)
+        agrees, _ = _is_slope(target, x, direction, grad @ direction, size)
+        suspects = suspects[half.size :] if agrees else half
+    return suspects
 
 
 def check_gradient(target: Target, x: np.ndarray, rng: np.random.Generator) -> None:
@@ -90,10 +117,8 @@ def check_gradient(target: Target, x: np.ndarray, rng: np.random.Generator) -> N
     else:
         return
     worst, message = 0.0, ""
-    for j in range(min(target.ndim, 200)):
-        unit = np.zeros(target.ndim)
-        unit[j] = 1.0
-        agrees, measured = _is_slope(target, x, unit, grad[j], size)
+    for j in _suspects(target, x, grad, size, rng):
+        agrees, measured = _is_slope(target, x, _unit(j, target.ndim), grad[j], size)
         if not agrees and abs(measured - grad[j]) > worst:
             worst = abs(measured - grad[j])
             message = (

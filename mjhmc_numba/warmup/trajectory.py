@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-__all__ = ["Trajectory", "plan"]
+__all__ = ["QUARTER_TURN", "Trajectory", "most_draws_per_refresh", "plan", "plan_turn"]
 
 LENGTH = 2.2  # whitened length between refreshes, in units of the slowest scale
 RUNGS = 6.0  # rungs between refreshes
 MAX_RUNGS = 64.0
 MAX_STEPS = 256
 DRAWS_PER_REFRESH = 2.0
+QUARTER_TURN = math.pi / 2  # a rotation by it forgets where it began
 
 
 class Trajectory(NamedTuple):
@@ -27,6 +29,7 @@ def plan(
     slowest: float,
     max_gradients: float,
     min_rungs: float = 1.0,
+    draws_per_refresh: float = DRAWS_PER_REFRESH,
 ) -> Trajectory:
     """Rungs that divide the length between refreshes, which costs at most `max_gradients`.
 
@@ -37,9 +40,24 @@ def plan(
     slowest : standard deviation of the slowest whitened direction
     max_gradients : bound on the gradients of a length
     min_rungs : at least so many rungs between refreshes
+    draws_per_refresh : draws in the time between refreshes
     """
     length = min(LENGTH * slowest, max_gradients * step_size)
     num_steps = min(max(1, round(length / (RUNGS * step_size * stages))), MAX_STEPS)
     rungs = length / (num_steps * step_size * stages)
     rungs = max(min(max(rungs, 1.0), MAX_RUNGS), min_rungs)
-    return Trajectory(int(num_steps), 1.0 / rungs, rungs / DRAWS_PER_REFRESH)
+    return Trajectory(int(num_steps), 1.0 / rungs, rungs / draws_per_refresh)
+
+
+def plan_turn(step_size: float) -> Trajectory:
+    """For the harmonic integrator: refresh after a quarter turn, a draw at each refresh."""
+    rungs = QUARTER_TURN / step_size
+    return Trajectory(1, 1.0 / rungs, rungs)
+
+
+def most_draws_per_refresh(ndim: int) -> float:
+    """Draws between refreshes in a warm-up that has no reason to be long.
+
+    It learns from gradients too, so a few dozen refreshes suffice; more in many dimensions.
+    """
+    return min(max(128.0 / ndim, 2.0), 8.0)

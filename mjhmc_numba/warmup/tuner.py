@@ -10,15 +10,24 @@ import numpy as np
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
-from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
+from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
+from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
+from mjhmc_numba.warmup.mixing import slowness
 from mjhmc_numba.warmup.schedule import Window, windows
-from mjhmc_numba.warmup.trajectory import plan
+from mjhmc_numba.warmup.trajectory import (
+    DRAWS_PER_REFRESH,
+    QUARTER_TURN,
+    most_draws_per_refresh,
+    plan,
+    plan_turn,
+)
 
 __all__ = ["Recipe", "Tuner", "first_guess"]
 
+_SAVED = ("window", "in_window", "slowest", "stretch", "draws_per_refresh", "cap")
 _ACCEPTANCE = STAT_NAMES.index("acceptance_rate")
 _REFRESHES = STAT_NAMES.index("n_R")
 
@@ -34,11 +43,21 @@ class Recipe:
     shortest_scale: float = 0.7
     long_windows: int = 4  # windows in which the chain still travels: few refreshes
     long_rungs: float = 16.0
+    long_interval: float = 8.0  # rungs between draws there
     first_cap: float = 16.0  # gradients per refresh length in the first window
     cap_growth: float = 1.4
     largest_cap: float = 1024.0
     draw_cap: int = 4000  # gradients at which a draw of the warm-up is cut short
     unrefined_share: float = 0.4  # rungs are not refined in this first part
+    slow: float = 0.5  # correlation a refresh apart from which a chain creeps
+    quick: float = 0.25
+    stretch_step: float = 1.25
+    most_stretch: float = 2.0
+    angles: tuple = (QUARTER_TURN, 1.3)  # steps of the harmonic integrator that are tried
+    harmonic_accept: float = 0.9  # acceptance from which one is used
+    harmonic_gain: float = 1.25  # if it is longer than the present step size by this factor
+    harmonic_lost: float = 0.03  # and at most this share of the steps loses much energy
+    lost_error: float = 1.5
     trials: int = 40  # draws from which integrators are tried
     trial_step: float = 0.9  # at this share of leapfrog's step size
     leapfrog_above: float = 0.65  # step size / slowest scale from which leapfrog is kept
@@ -82,6 +101,8 @@ class Tuner:
         self.window = 0
         self.in_window = 0
         self.slowest = 1.0
+        self.stretch = 1.0
+        self.draws_per_refresh = most_draws_per_refresh(self.ndim)
         self.cap = self.recipe.first_cap
         self.averaging: step_tuner.DualAveraging | None = None
         self._acceptance: list[float] = []
@@ -92,8 +113,7 @@ class Tuner:
         """From the process's start: a first metric, step size and trajectory."""
         tuned = process.tuned
         if self.settings.fixed_metric(self.ndim) is None:
-            steepness = np.clip(np.abs(process.grad), 1e-10, 1e10)
-            tuned = tuned.replace(metric=Metric.diagonal(1.0 / steepness))
+            tuned = tuned.replace(metric=metric_tuner.first(process.grad))
             process.configure(tuned)
         if self.settings.step_size is None:
             tuned = tuned.replace(step_size=self._first_step(process, tuned))
@@ -118,6 +138,8 @@ class Tuner:
         if self.settings.target_accept is not None:
             return self.settings.target_accept
         recipe = self.recipe
+        if integrator == "harmonic":
+            return recipe.harmonic_accept
         return recipe.target_accept if integrator == "leapfrog" else recipe.target_accept_stages
 
     # ------------------------------------------------------------------ update
@@ -138,7 +160,7 @@ class Tuner:
             acceptance = float(np.mean(self._acceptance))
             target = self._target(process.tuned.integrator)
             self.averaging = step_tuner.update(self.averaging, acceptance, target)
-            process.set_step_size(math.exp(self.averaging.log_step))
+            process.set_step_size(self._bounded(process.tuned, math.exp(self.averaging.log_step)))
             self._acceptance.clear()
         self.in_window += 1
         if self.in_window == self.plan[self.window].draws:
@@ -151,63 +173,142 @@ class Tuner:
         self._acceptance.clear()
         tuned = process.tuned
         if self.settings.step_size is None:
-            tuned = tuned.replace(step_size=step_tuner.final(self.averaging))
+            step = step_tuner.final(self.averaging)
+            tuned = tuned.replace(step_size=self._bounded(tuned, step))
         if window.is_final:
             self._freeze(process, tuned)
             return
         self.cap = min(self.cap * self.recipe.cap_growth, self.recipe.largest_cap)
         x, grad, logp = self.history.stationary_part(window.draws, self.recipe.keep_share)
         if self.settings.fixed_metric(self.ndim) is None:
-            tuned = tuned.replace(metric=self._estimate(x, grad))
+            tuned = self._with_new_metric(process, tuned, x, grad)
         if len(x) >= self.recipe.low_rank_from:
             scale = metric_tuner.slowest_scale(tuned.metric, x, grad)
             self.slowest = max(scale, self.recipe.shortest_scale)
-        process.configure(tuned)
+        if self.window > self.recipe.long_windows:
+            self._heed_mixing(x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
-            tuned = tuned.replace(integrator=self._choose_integrator(process, x, grad, logp))
+            tuned = self._choose_integrator(process, tuned, x, grad, logp)
         self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
 
-    def _estimate(self, x, grad) -> Metric:
-        if self.settings.metric == "diag" or len(x) < self.recipe.low_rank_from:
-            return metric_tuner.diagonal(x, grad)
-        return metric_tuner.low_rank(x, grad)
+    def _heed_mixing(self, x, tuned: Tuned) -> None:
+        """Where draws a refresh apart are alike, go further between refreshes and learn longer."""
+        lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
+        slow = slowness(x, lag)
+        if slow > self.recipe.slow:
+            self.stretch = min(self.stretch * self.recipe.stretch_step, self.recipe.most_stretch)
+            self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
+        elif slow < self.recipe.quick:
+            self.stretch = max(self.stretch / self.recipe.stretch_step, 1.0)
 
-    def _choose_integrator(self, process: Process, x, grad, logp) -> str:
-        """Try each at (nearly) the step size of leapfrog, from draws of the warm-up."""
-        recipe, step = self.recipe, process.tuned.step_size
-        chosen, best = "leapfrog", -1.0
-        ratio = step / self.slowest
-        rows = self.rng.choice(len(x), min(recipe.trials, len(x)), replace=False)
-        limits = {"leapfrog": math.inf, "two_stage": recipe.leapfrog_above,
-                  "three_stage": recipe.three_stage_below}
-        for integrator, limit in limits.items():
-            if ratio > limit:
+    def _estimate(self, x, grad, cutoff: float) -> Metric:
+        if self.settings.metric == "diag" or len(x) < self.recipe.low_rank_from:
+            metric = metric_tuner.diagonal(x, grad)
+        else:
+            metric = metric_tuner.low_rank(x, grad, cutoff=cutoff)
+        return metric.centred(metric_tuner.centre(metric, x, grad))
+
+    def _with_new_metric(self, process: Process, tuned: Tuned, x, grad) -> Tuned:
+        """A new metric, and another step size where the old one says little in it."""
+        harmonic = self.settings.integrator == "harmonic"
+        metric = self._estimate(x, grad, FINE_CUTOFF if harmonic else CUTOFF)
+        changed = metric_tuner.differ(metric, tuned.metric)
+        tuned = tuned.replace(metric=metric)
+        if changed and self.settings.step_size is None:
+            process.configure(tuned)
+            tuned = tuned.replace(step_size=self._first_step(process, tuned))
+        return tuned
+
+    def _choose_integrator(self, process: Process, tuned: Tuned, x, grad, logp) -> Tuned:
+        """The integrator, tried from draws of the warm-up, with a step size to begin with."""
+        rows = self.rng.choice(len(x), min(self.recipe.trials, len(x)), replace=False)
+        points = [(x[k], grad[k], logp[k]) for k in rows]
+        fine = tuned
+        if self.settings.fixed_metric(self.ndim) is None:
+            fine = tuned.replace(metric=self._estimate(x, grad, FINE_CUTOFF))
+        harmonic = None
+        if self.settings.step_size is None:
+            harmonic = self._try_harmonic(process, fine, points)
+        return harmonic or self._try_stages(process, tuned, points)
+
+    def _try_harmonic(self, process: Process, tuned: Tuned, points) -> Tuned | None:
+        """The harmonic integrator at the longest angle that is accepted, if that is far."""
+        recipe = self.recipe
+        process.configure(tuned)
+        for angle in recipe.angles:
+            if angle <= recipe.harmonic_gain * tuned.step_size:
                 break
-            errors = [
-                process.probe(x[k], grad[k], logp[k], integrator, recipe.trial_step * step)
-                for k in rows
-            ]
-            accepted = float(np.mean(np.exp(-np.maximum(errors, 0.0))))
-            enough = integrator != "two_stage" or accepted >= recipe.target_accept_stages
-            if not (enough and accepted > best):
-                break
-            chosen, best = integrator, accepted
-        return chosen
+            errors = np.array([process.probe(*point, "harmonic", angle) for point in points])
+            accepted = np.exp(-np.maximum(errors, 0.0)).mean()
+            lost = np.mean(errors > recipe.lost_error)
+            if accepted >= recipe.harmonic_accept and lost <= recipe.harmonic_lost:
+                return tuned.replace(integrator="harmonic", step_size=angle)
+        return None
+
+    def _try_stages(self, process: Process, tuned: Tuned, points) -> Tuned:
+        """Leapfrog, or a two- or three-stage integrator where steps are short and it accepts
+        more at (nearly) the same length per gradient.
+        """
+        recipe, step = self.recipe, tuned.step_size
+        process.configure(tuned)
+        ratio, trial = step / self.slowest, recipe.trial_step * step
+        if ratio > recipe.leapfrog_above:
+            return tuned.replace(integrator="leapfrog")
+        leapfrog = self._accepts(process, points, "leapfrog", trial)
+        two_stage = self._accepts(process, points, "two_stage", trial, recipe.target_accept_stages)
+        if two_stage <= leapfrog:
+            return tuned.replace(integrator="leapfrog")
+        if ratio > recipe.three_stage_below:
+            return tuned.replace(integrator="two_stage")
+        three_stage = self._accepts(process, points, "three_stage", trial)
+        best = "three_stage" if three_stage > two_stage else "two_stage"
+        return tuned.replace(integrator=best)
+
+    def _accepts(self, process, points, integrator: str, step: float, least: float = 0.0) -> float:
+        """Mean acceptance of one step from the points; 0 as soon as it must be below `least`."""
+        total, left = 0.0, len(points)
+        for x, grad, logp in points:
+            error = process.probe(x, grad, logp, integrator, step)
+            total += math.exp(-max(error, 0.0))
+            left -= 1
+            if total + left < least * len(points):
+                return 0.0
+        return total / len(points)
 
     def _configure(self, process: Process, tuned: Tuned) -> None:
         """Give the process its metric and trajectory for the next window."""
-        early = self.window < self.recipe.long_windows
-        tuned = self._with_trajectory(tuned, self.recipe.long_rungs if early else 1.0)
+        recipe = self.recipe
+        if self.window < recipe.long_windows:
+            draws_per_refresh = recipe.long_rungs / recipe.long_interval
+            tuned = self._with_trajectory(tuned, recipe.long_rungs, draws_per_refresh)
+        elif self.plan[self.window].is_final:
+            tuned = self._with_trajectory(tuned)
+        else:
+            tuned = self._with_trajectory(tuned, draws_per_refresh=self.draws_per_refresh)
         process.configure(tuned, max_gradients=self.recipe.draw_cap)
         made = sum(w.draws for w in self.plan[: self.window])
         if made < self.recipe.unrefined_share * self.tune:
             process.state["refine_levels"] = 0
         process.restart()
 
-    def _with_trajectory(self, tuned: Tuned, min_rungs: float) -> Tuned:
-        stages = INTEGRATORS[tuned.integrator]
-        path = plan(tuned.step_size, stages, self.slowest, self.cap, min_rungs)
+    def _with_trajectory(
+        self,
+        tuned: Tuned,
+        min_rungs: float = 1.0,
+        draws_per_refresh: float = DRAWS_PER_REFRESH,
+    ) -> Tuned:
+        if tuned.integrator == "harmonic":
+            path = plan_turn(tuned.step_size)
+        else:
+            path = plan(
+                tuned.step_size,
+                tuned.stages,
+                self.slowest * self.stretch,
+                self.cap,
+                min_rungs,
+                draws_per_refresh,
+            )
         settings = self.settings
         return tuned.replace(
             num_steps=settings.num_steps or path.num_steps,
@@ -215,13 +316,55 @@ class Tuner:
             draw_interval=settings.draw_interval or path.draw_interval,
         )
 
+    # ------------------------------------------------------------- save and load
+
+    def save(self) -> dict:
+        """The state of the warm-up, as arrays and numbers."""
+        return {
+            "numbers": {name: getattr(self, name) for name in _SAVED},
+            "averaging": list(self.averaging or ()),
+            "acceptance": list(self._acceptance),
+            "history": self.history.save(),
+            "rng": self.rng.bit_generator.state,
+        }
+
+    def load(self, saved: dict) -> None:
+        """Go on from what was saved."""
+        for name, value in saved["numbers"].items():
+            setattr(self, name, value)
+        if saved["averaging"]:
+            self.averaging = step_tuner.DualAveraging(*saved["averaging"])
+        self._acceptance = list(saved["acceptance"])
+        self.history.load(saved["history"])
+        self.rng.bit_generator.state = saved["rng"]
+
     # ------------------------------------------------------------------ final
 
+    def stop(self, process: Process) -> None:
+        """Freeze now, with what has been learnt so far."""
+        if self.is_done:
+            return
+        tuned = process.tuned
+        if self.averaging is not None and self.settings.step_size is None:
+            step = step_tuner.final(self.averaging)
+            tuned = tuned.replace(step_size=self._bounded(tuned, step))
+        undecided = not self.plan[self.window].is_final and self.settings.integrator == "auto"
+        if undecided and self.history.total >= self.recipe.trials:
+            n = self.plan[self.window].draws
+            x, grad, logp = self.history.stationary_part(n, self.recipe.keep_share)
+            tuned = self._choose_integrator(process, tuned, x, grad, logp)
+        self.window = len(self.plan)
+        self._freeze(process, tuned)
+
+    def _bounded(self, tuned: Tuned, step: float) -> float:
+        """A step size that is not longer than makes sense for the integrator."""
+        if tuned.integrator == "harmonic":
+            return min(step, QUARTER_TURN)
+        if tuned.stages > 1:
+            return min(step, self.recipe.longest_stages_step * self.slowest / tuned.stages)
+        return step
+
     def _freeze(self, process: Process, tuned: Tuned) -> None:
-        stages = INTEGRATORS[tuned.integrator]
-        if stages > 1 and self.settings.step_size is None:
-            longest = self.recipe.longest_stages_step * self.slowest / stages
-            tuned = tuned.replace(step_size=min(tuned.step_size, longest))
         self.cap = self.recipe.largest_cap
-        process.configure(self._with_trajectory(tuned, 1.0))
+        process.configure(self._with_trajectory(tuned))
         process.restart()

@@ -1,0 +1,363 @@
+"""A PyMC model becomes the one compiled form that the kernel calls."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numba.core.errors import NumbaError
+from pymc.model import modelcontext
+from pytensor.compile.mode import get_mode
+from pytensor.graph.basic import Constant
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor.type import DenseTensorType
+
+from mjhmc_numba.kernel.density import NOT_FINITE, RAISED
+from mjhmc_numba.pymc.arrays import ArrayTable
+from mjhmc_numba.pymc.callback import CALLBACK_TYPE, PythonDensity
+from mjhmc_numba.pymc.diagnosis import PYTHON_MODE, explain_start
+from mjhmc_numba.pymc.errors import (
+    ModelChangedError,
+    ModelError,
+    ObjectModeWarning,
+    UnknownVariableError,
+)
+from mjhmc_numba.pymc.graph import density_graph, rejects_by_raising
+from mjhmc_numba.pymc.layout import Layout, choose_value_vars
+from mjhmc_numba.pymc.native import density_code
+from mjhmc_numba.target import Target
+
+__all__ = ["ModelDensity", "collect_object_mode"]
+
+
+class ModelDensity:
+    """The joint log density of a model and its gradient, as a function of one vector.
+
+    It is compiled when first asked for, and again after it was pickled; where PyTensor's cache
+    holds its machine code that takes milliseconds.
+
+    Parameters
+    ----------
+    model : the PyMC model; the one of the `with` block if None
+    vars : variables to sample, or their names; all continuous ones if None
+    initial_point : values of all value variables; fixes the shapes. PyMC's own if None
+    compile_kwargs : handed to PyTensor's compilation; a `mode` must be one of Numba
+
+    Attributes
+    ----------
+    layout : names, shapes and dtypes of the variables in the vector
+    ndim : length of the vector
+    """
+
+    def __init__(
+        self,
+        model=None,
+        vars=None,  # noqa: A002 (PyMC's word)
+        *,
+        initial_point: Mapping[str, np.ndarray] | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+    ):
+        self.model = modelcontext(model)
+        value_vars = choose_value_vars(self.model, vars)
+        point = self.model.initial_point() if initial_point is None else dict(initial_point)
+        self.compile_kwargs = dict(compile_kwargs or {})
+        _check_mode(self.compile_kwargs)
+        self.layout = Layout.of(value_vars, point)
+        self._others = {v.name: np.array(point[v.name]) for v in self.model.value_vars}
+        self._fingerprint = _fingerprint(self.model)
+        self._pinned: dict[str, np.ndarray] = {}
+        self._code = None
+        self._inputs: ArrayTable | None = None
+        self._forget_machine_code()
+
+    # ------------------------------------------------------------------ its form
+
+    @property
+    def ndim(self) -> int:
+        return self.layout.ndim
+
+    @property
+    def value_vars(self) -> list:
+        by_name = {v.name: v for v in self.model.value_vars}
+        return [by_name[name] for name in self.layout.names]
+
+    @property
+    def address(self) -> int:
+        """Address of the C function."""
+        return self._compiled().address
+
+    @property
+    def table(self) -> np.ndarray:
+        """Its last argument: addresses and shapes of the arrays that it reads."""
+        self._compiled()
+        return self._inputs.table
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it runs without Python."""
+        return not isinstance(self._compiled(), PythonDensity)
+
+    def target(self) -> Target:
+        """The density as the sampler takes it."""
+        return Target.from_address(
+            self.address,
+            self.ndim,
+            table=self.table,
+            keepalive=self,
+            error_at=self.error_at,
+            names=self.layout.labels,
+            rebuild=(ModelDensity.target, (self,)),
+        )
+
+    def logp_and_grad(self, x) -> tuple[float, np.ndarray]:
+        """Log density and gradient at x; raises what the density raises."""
+        x = np.array(x, dtype=float)
+        if x.shape != (self.ndim,):
+            raise ModelError(f"A point has shape ({self.ndim},), not {x.shape}.")
+        grad, logp = np.full(self.ndim, np.nan), np.full(1, np.nan)
+        addresses = [a.ctypes.data for a in (x, grad, logp, self.table)]
+        if CALLBACK_TYPE(self.address)(*addresses) == RAISED:
+            raise self.error_at(x) or ModelError(f"The density raised an exception at x = {x}.")
+        return float(logp[0]), grad
+
+    # ------------------------------------------------------------- what may change
+
+    def update_others(self, point: Mapping[str, Any]) -> bool:
+        """Take over variables that other step methods move; says whether any moved."""
+        self._compiled()
+        moved = False
+        for k, source in enumerate(self._sources):
+            if isinstance(source, str):
+                moved |= self._inputs.set(k, point[source], source)
+        return moved
+
+    def update_data(self, *, by_identity: bool = False) -> bool:
+        """Take over data that changed in the model; says whether any did.
+
+        With `by_identity` only arrays that were replaced (as `pm.set_data` does) are looked at,
+        which is quick enough for every draw; without it all values are compared.
+        """
+        self._compiled()
+        moved = False
+        for k, source in enumerate(self._sources):
+            if isinstance(source, str) or source.name in self._pinned:
+                continue
+            value = source.get_value(borrow=True)
+            if by_identity and value is self._seen.get(k):
+                continue
+            self._seen[k] = value
+            moved |= self._inputs.set(k, value, source.name)
+        return moved
+
+    def with_data(self, **data) -> ModelDensity:
+        """The same machine code on other data; this density and the model keep theirs."""
+        self._compiled()
+        new = object.__new__(ModelDensity)  # copy.copy would leave the machine code behind
+        new.__dict__.update(self.__dict__)
+        new._inputs = self._inputs.copy()
+        new._seen = {}
+        new._pinned = self._pinned | _with_dim_lengths(self.model, data)
+        for name, value in new._pinned.items():
+            for k, source in enumerate(self._sources):
+                if not isinstance(source, str) and source.name == name:
+                    new._inputs.set(k, value, name)
+        if not self.is_native:
+            new._machine_code = PythonDensity(self._function, self.ndim, new._inputs)
+        return new
+
+    def data_value(self, shared) -> np.ndarray:
+        """What this density reads for a shared variable of the model."""
+        if shared.name in self._pinned:
+            return np.asarray(self._pinned[shared.name], dtype=shared.type.dtype)
+        return np.asarray(shared.get_value(borrow=True))
+
+    def check_unchanged(self) -> None:
+        """Raise if the model has other variables or terms than when it was compiled."""
+        now = _fingerprint(self.model)
+        if len(now) == len(self._fingerprint) and all(
+            a is b for a, b in zip(now, self._fingerprint, strict=True)
+        ):
+            return
+        names = {v.name for v in now} ^ {v.name for v in self._fingerprint}
+        what = f": {', '.join(sorted(names))}" if names else ""
+        raise ModelChangedError(
+            f"The model has changed since it was compiled{what}. Compile it again."
+        )
+
+    # ------------------------------------------------------------------ what fails
+
+    def check_start(self, point: Mapping[str, Any]) -> np.ndarray:
+        """The vector of `point`; raises `StartError` if the density is not finite there."""
+        self.update_others(point)
+        x = self.layout.ravel(point)
+        try:
+            logp, grad = self.logp_and_grad(x)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except Exception as error:
+            raise explain_start(self.model, point, np.nan, {}) from error
+        if not (np.isfinite(logp) and np.isfinite(grad).all()):
+            raise explain_start(self.model, point, logp, self.layout.unravel(grad))
+        return x
+
+    def error_at(self, x: np.ndarray) -> BaseException | None:
+        """The exception that the density raises at x, or None."""
+        code = self._compiled()
+        if isinstance(code, PythonDensity):
+            return code.error_at(x)
+        if self._python_function is None:
+            graph = density_graph(self.model, self.value_vars, self.layout)
+            self._python_function = graph.compile(self.model, mode=PYTHON_MODE)
+        try:
+            self._python_function(np.array(x, dtype=float), *self._inputs.arrays[: self._n_free])
+        except Exception as error:
+            return error
+        return None
+
+    # ----------------------------------------------------------------- compilation
+
+    def _forget_machine_code(self) -> None:
+        self._machine_code: Any = None
+        self._function = None
+        self._python_function = None
+        self._sources: list = []
+        self._seen: dict[int, np.ndarray] = {}
+
+    def __getstate__(self):
+        state = self.__dict__.copy()
+        for name in ("_machine_code", "_function", "_python_function", "_seen"):
+            del state[name]
+        return state
+
+    def __setstate__(self, state):
+        sources = state["_sources"]
+        self._forget_machine_code()
+        self.__dict__.update(state, _sources=sources)
+
+    @property
+    def _n_free(self) -> int:
+        """Number of arrays that may change; lifted constants come after them."""
+        return len(self._sources)
+
+    def _compiled(self):
+        if self._machine_code is None and self._code is not None:
+            self._machine_code = self._code.compile()
+        if self._machine_code is None:
+            self._compile()
+        return self._machine_code
+
+    def _compile(self) -> None:
+        self.check_unchanged()
+        graph = density_graph(self.model, self.value_vars, self.layout)
+        arrays = self._inputs.arrays if self._inputs is not None else self._read(graph.sources)
+        self._sources = graph.sources
+        with collect_object_mode() as reasons:
+            self._function = graph.compile(self.model, **self.compile_kwargs)
+        fgraph = self._function.maker.fgraph
+        reasons += _not_dense(fgraph)
+        if not reasons:
+            try:
+                rejects = rejects_by_raising(graph.outputs)
+                self._compile_natively(fgraph, arrays, NOT_FINITE if rejects else RAISED)
+                return
+            except NumbaError as error:
+                reasons.append(f"Numba refuses: {str(error).strip().splitlines()[0]}")
+                self._function = graph.compile(self.model, mode=PYTHON_MODE)
+        self._inputs = ArrayTable(arrays[: self._n_free])
+        self._machine_code = PythonDensity(self._function, self.ndim, self._inputs)
+        warnings.warn(
+            f"{'; '.join(dict.fromkeys(reasons))}. The model is sampled through PyTensor's own "
+            "function instead: correct, but every gradient costs 10 microseconds or more on top "
+            "and the chains of one process share one core. Write that operation in terms of "
+            "others, or register a Numba implementation of it.",
+            ObjectModeWarning,
+            stacklevel=5,
+        )
+
+    def _compile_natively(self, fgraph, arrays, on_exception: int) -> None:
+        code = density_code(fgraph, on_exception)
+        machine_code = code.compile()
+        self._inputs = ArrayTable([*arrays[: self._n_free], *code.constants])
+        self._code, self._machine_code, self._function = code, machine_code, None
+        code.inner, code.constants = None, []
+
+    def _read(self, sources) -> list[np.ndarray]:
+        return [
+            self._others[source] if isinstance(source, str) else source.get_value(borrow=True)
+            for source in sources
+        ]
+
+
+@contextmanager
+def collect_object_mode() -> Iterator[list[str]]:
+    """Fill a list with what PyTensor warns has no native code; other warnings pass."""
+    reasons: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield reasons
+    for w in caught:
+        text = str(w.message)
+        if "object mode" in text:
+            reasons.append(text.split(". ")[0].rstrip("."))
+        else:
+            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+
+
+def _not_dense(fgraph) -> list[str]:
+    """Inputs and constants that no table of addresses and shapes can describe."""
+    variables = fgraph.inputs + [
+        v for node in fgraph.apply_nodes for v in node.inputs if isinstance(v, Constant)
+    ]
+    return [
+        f"{v.name or v} is no dense array but {v.type}"
+        for v in variables
+        if hasattr(v.type, "format") and not isinstance(v.type, DenseTensorType)
+    ]
+
+
+def _check_mode(compile_kwargs) -> None:
+    mode = compile_kwargs.get("mode")
+    if mode is not None and not isinstance(get_mode(mode).linker, NumbaLinker):
+        raise ModelError(
+            f"compile_kwargs has mode {mode!r}, but the density must be compiled by PyTensor's "
+            "Numba backend: leave it out, or give get_mode('NUMBA') with other rewrites."
+        )
+
+
+def _fingerprint(model) -> list:
+    """All that the log density of a model is made of, to be compared by identity."""
+    terms = model.basic_RVs + model.potentials
+    values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
+    return terms + values
+
+
+def _with_dim_lengths(model, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The data and the lengths of the dimensions that change with it."""
+    known = {v.name for v in model.data_vars}
+    pinned = {}
+    for name, value in data.items():
+        if name not in known:
+            raise UnknownVariableError(
+                f"The model has no data {name}; it has {', '.join(sorted(known)) or 'none'}."
+            )
+        pinned[name] = value = np.asarray(value)
+        for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
+            pinned.update(_dim_length(model, dim, length))
+    return pinned
+
+
+def _dim_length(model, dim, length) -> dict[str, np.ndarray]:
+    symbol = model.dim_lengths.get(dim)
+    if symbol is None or int(symbol.eval()) == length:
+        return {}
+    resized = [rv.name for rv in model.free_RVs if dim in model.named_vars_to_dims.get(rv.name, ())]
+    if resized or isinstance(symbol, Constant):
+        who = f"{', '.join(resized)} would be resized" if resized else "its length is fixed"
+        raise ModelChangedError(
+            f"Dimension {dim} would have length {length}, but {who}. Set the data in the model "
+            "and compile it again."
+        )
+    return {symbol.name: np.asarray(length)}

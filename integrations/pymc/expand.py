@@ -1,0 +1,198 @@
+"""From raveled draws to all variables of the posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numba.core.errors import NumbaError
+from pytensor.graph.op import HasInnerGraph
+from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import ancestors
+
+from mjhmc_numba.pymc.density import ModelDensity, collect_object_mode
+from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
+from mjhmc_numba.pymc.errors import ExpansionError, UnknownVariableError
+from mjhmc_numba.pymc.graph import PureGraph, expansion_graph
+from mjhmc_numba.pymc.native_loop import VARYING_SHAPE, NativeLoop
+
+__all__ = ["Expansion"]
+
+# Bytes of output between two looks at the keyboard and at the progress; bounds what NumPy
+# needs for intermediate results.
+CHUNK_BYTES = 2**22
+
+
+class Expansion:
+    """Computes what is stored of a draw: untransformed variables and Deterministics.
+
+    A variable without a transform is a part of the vector and is copied. The rest is computed
+    by NumPy for many draws at once, which needs no compilation. Loops (a `scan`) are compiled
+    instead and run draw by draw in native code.
+
+    Parameters
+    ----------
+    density : the density of all free variables of a model
+    var_names : what to compute; all free variables and Deterministics if None
+    include_transformed : whether the value variables (``sigma_log__``) are stored too
+
+    Attributes
+    ----------
+    names : what is computed, in this order
+    """
+
+    def __init__(
+        self,
+        density: ModelDensity,
+        var_names: Sequence[str] | None = None,
+        *,
+        include_transformed: bool = False,
+    ):
+        self.density = density
+        self.names = _choose(density.model, var_names, include_transformed)
+        self._computed = [name for name in self.names if name not in density.layout.names]
+        self._runner: Any = None
+        self._sources: list = []
+
+    def __getstate__(self):
+        return self.__dict__ | {"_runner": None, "_sources": []}
+
+    def __call__(
+        self, draws: np.ndarray, progress: Callable[[int], None] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Variables by name, each of shape (chain, draw, *shape).
+
+        Parameters
+        ----------
+        draws : array (chain, draw, ndim)
+        progress : told the number of draws done, now and then
+        """
+        draws = np.ascontiguousarray(draws, dtype=float)
+        if draws.ndim != 3 or draws.shape[2] != self.density.ndim:
+            raise ExpansionError(
+                f"Draws have shape (chain, draw, {self.density.ndim}), not {draws.shape}."
+            )
+        self.density.check_unchanged()
+        values = self.density.layout.unravel(draws)
+        for name, array in self._compute(draws.reshape(-1, self.density.ndim), progress).items():
+            values[name] = array.reshape(draws.shape[:2] + array.shape[1:])
+        return {name: values[name] for name in self.names}
+
+    def _compute(self, draws, progress) -> dict[str, np.ndarray]:
+        if not self._computed:
+            return {}
+        if self._runner is None:
+            self._prepare()
+        arrays = [self.density.data_value(source) for source in self._sources]
+        # One draw tells shapes and dtypes; without any draw, the origin does.
+        first = self._run(draws[:1] if len(draws) else np.zeros((1, self.density.ndim)), arrays)
+        outputs = [np.empty((len(draws), *a.shape[1:]), a.dtype) for a in first]
+        chunk = max(1, CHUNK_BYTES // max(1, sum(a.nbytes for a in first)))
+        for start in range(0, len(draws), chunk):
+            stop = min(start + chunk, len(draws))
+            parts = self._run(draws[start:stop], arrays)
+            for name, output, part in zip(self._computed, outputs, parts, strict=True):
+                if part.shape[1:] != output.shape[1:]:
+                    raise ExpansionError(f"{name}: {VARYING_SHAPE}")
+                output[start:stop] = part
+            if progress is not None:
+                progress(stop)
+        return dict(zip(self._computed, outputs, strict=True))
+
+    def _run(self, draws, arrays) -> list[np.ndarray]:
+        try:
+            with np.errstate(all="ignore"):
+                return self._runner(draws, arrays)
+        except ExpansionError:
+            raise
+        except Exception as error:
+            raise ExpansionError(
+                f"One of {', '.join(self._computed)} cannot be computed from the draws: {error}"
+            ) from error
+
+    def _prepare(self) -> None:
+        density = self.density
+        by_name = {v.name: v for v in density.model.unobserved_value_vars}
+        outputs = [by_name[name] for name in self._computed]
+        graph = expansion_graph(density.model, density.value_vars, density.layout, outputs)
+        self._sources = graph.sources
+        self._runner = None if _has_loops(graph) else _vectorised_runner(density.model, graph)
+        if self._runner is None:
+            self._runner = _compiled_runner(density, graph)
+
+
+class _Vectorised:
+    """NumPy on many draws at once."""
+
+    def __init__(self, model, graph: PureGraph):
+        draws = pt.TensorType("float64", shape=(None, graph.x.type.shape[0]))("draws")
+        outputs = vectorize_graph(graph.outputs, {graph.x: draws})
+        # What does not depend on x has not become an array of draws.
+        self._is_batched = [
+            batched.type.ndim > single.type.ndim
+            for batched, single in zip(outputs, graph.outputs, strict=True)
+        ]
+        batched = PureGraph(draws, graph.arrays, graph.sources, outputs)
+        self._function = batched.compile(model, mode=PYTHON_MODE)
+
+    def __call__(self, draws, arrays) -> list[np.ndarray]:
+        results = self._function(draws, *arrays)
+        return [
+            result if batched else np.broadcast_to(result, (len(draws), *np.shape(result)))
+            for result, batched in zip(results, self._is_batched, strict=True)
+        ]
+
+
+class _OneByOne:
+    """PyTensor's own function, draw by draw."""
+
+    def __init__(self, function):
+        self._function = function
+
+    def __call__(self, draws, arrays) -> list[np.ndarray]:
+        results = [self._function(x, *arrays) for x in draws]
+        columns = list(zip(*results, strict=True))
+        for column in columns:
+            if len({value.shape for value in column}) > 1:
+                raise ExpansionError(VARYING_SHAPE)
+        return [np.stack(column) for column in columns]
+
+
+def _vectorised_runner(model, graph: PureGraph):
+    try:
+        return _Vectorised(model, graph)
+    except (NotImplementedError, TypeError, ValueError):
+        return None  # an operation that PyTensor cannot do on many draws at once
+
+
+def _compiled_runner(density: ModelDensity, graph: PureGraph):
+    with collect_object_mode() as reasons:
+        function = graph.compile(density.model, **density.compile_kwargs)
+    if not reasons:
+        try:
+            return NativeLoop(function.maker.fgraph)
+        except NumbaError:
+            function = graph.compile(density.model, mode=PYTHON_MODE)
+    return _OneByOne(function)
+
+
+def _has_loops(graph: PureGraph) -> bool:
+    nodes = {v.owner for v in ancestors(graph.outputs) if v.owner is not None}
+    return any(isinstance(node.op, HasInnerGraph) for node in nodes)
+
+
+def _choose(model, var_names, include_transformed) -> list[str]:
+    free = [rv.name for rv in model.free_RVs]
+    deterministics = [d.name for d in model.deterministics]
+    transformed = [v.name for v in model.value_vars if v.name not in free]
+    if var_names is None:
+        return (transformed if include_transformed else []) + free + deterministics
+    unknown = [n for n in var_names if n not in {*free, *deterministics, *transformed}]
+    if unknown:
+        raise UnknownVariableError(
+            f"The model has no variable {', '.join(unknown)}; it has "
+            f"{', '.join(free + deterministics)}."
+        )
+    return list(var_names)

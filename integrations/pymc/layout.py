@@ -1,0 +1,139 @@
+"""How the value variables of a model lie in one vector, and which of them are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+from pymc.pytensorf import continuous_types
+
+from mjhmc_numba.pymc.errors import (
+    DiscreteVariableError,
+    ModelChangedError,
+    NoVariableError,
+    UnknownVariableError,
+)
+
+__all__ = ["Layout", "choose_value_vars"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names, shapes and dtypes of the value variables, in the order of the raveled vector."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, value_vars: Sequence[Any], point: Mapping[str, np.ndarray]) -> Layout:
+        return cls(
+            tuple(v.name for v in value_vars),
+            tuple(np.shape(point[v.name]) for v in value_vars),
+            tuple(v.dtype for v in value_vars),
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        return [int(np.prod(shape, dtype=int)) for shape in self.shapes]
+
+    @property
+    def ndim(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def slices(self) -> list[slice]:
+        ends = np.cumsum([0, *self.sizes]).tolist()
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+    @property
+    def labels(self) -> list[str]:
+        """One name for each dimension of the vector, such as ``theta[2,0]``."""
+        labels = []
+        for name, shape in zip(self.names, self.shapes, strict=True):
+            for index in product(*map(range, shape)):
+                labels.append(f"{name}[{','.join(map(str, index))}]" if index else name)
+        return labels
+
+    def ravel(self, point: Mapping[str, Any], out: np.ndarray | None = None) -> np.ndarray:
+        """The float64 vector of the variables in `point`."""
+        x = np.empty(self.ndim) if out is None else out
+        for name, shape, part in zip(self.names, self.shapes, self.slices, strict=True):
+            value = np.asarray(point[name])
+            if value.shape != shape:
+                raise ModelChangedError(
+                    f"{name} has shape {value.shape} and had {shape} when the model was compiled. "
+                    "Compile the model again."
+                )
+            x[part] = value.ravel()
+        return x
+
+    def unravel(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        """Variables by name from vectors (..., ndim), each of shape (..., *shape)."""
+        x = np.asarray(x)
+        return {
+            name: x[..., part].reshape(x.shape[:-1] + shape).astype(dtype)
+            for name, shape, dtype, part in zip(
+                self.names, self.shapes, self.dtypes, self.slices, strict=True
+            )
+        }
+
+
+def choose_value_vars(model, vars=None) -> list:  # noqa: A002 (PyMC's word)
+    """The value variables to sample: those of `vars`, or all that are continuous.
+
+    Parameters
+    ----------
+    model : the PyMC model
+    vars : a random variable, a value variable or a name, or a list of them
+    """
+    if not model.free_RVs:
+        why = "all its variables are observed" if model.observed_RVs else "it is empty"
+        raise NoVariableError(f"The model has nothing to sample: {why}.")
+    if vars is None:
+        chosen = [v for v in model.value_vars if v.dtype in continuous_types]
+        if not chosen:
+            raise NoVariableError(
+                "The model has no continuous variable, only discrete ones: "
+                f"{_names(model.free_RVs)}. A sampler that follows gradients cannot move them."
+            )
+        return chosen
+    if isinstance(vars, str) or not isinstance(vars, list | tuple):
+        vars = [vars]  # noqa: A001
+    chosen = list(dict.fromkeys(_value_var(model, v) for v in vars))
+    if not chosen:
+        raise NoVariableError("vars is empty: give at least one continuous variable.")
+    discrete = [v for v in chosen if v.dtype not in continuous_types]
+    if discrete:
+        raise DiscreteVariableError(
+            f"{_names(discrete)} is discrete and has no gradient. Leave it to another step method, "
+            "or sum it out of the model."
+        )
+    return chosen
+
+
+def _names(variables) -> str:
+    return ", ".join(v.name for v in variables)
+
+
+def _value_var(model, wanted):
+    by_name = {}
+    for rv in model.free_RVs:
+        value = model.rvs_to_values[rv]
+        by_name[rv.name] = by_name[value.name] = value
+    if isinstance(wanted, str) and wanted in by_name:
+        return by_name[wanted]
+    value = model.rvs_to_values.get(wanted, wanted)
+    if any(value is v for v in by_name.values()):
+        return value
+    name = wanted if isinstance(wanted, str) else getattr(wanted, "name", None) or repr(wanted)
+    if name in {rv.name for rv in model.observed_RVs}:
+        what = "is observed"
+    elif name in {d.name for d in model.deterministics}:
+        what = "is a Deterministic"
+    else:
+        what = "is not in the model"
+    raise UnknownVariableError(f"{name} {what}; the free variables are {_names(model.free_RVs)}.")

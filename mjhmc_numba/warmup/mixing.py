@@ -1,0 +1,29 @@
+"""Whether a chain mixes: correlation of draws that are one refresh apart."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["slowness"]
+
+
+def slowness(x: np.ndarray, lag: int) -> float:
+    """The largest autocorrelation over the dimensions, at a lag in draws.
+
+    Near a Gaussian it is negative or small: a refresh length forgets the start. It comes close
+    to 1 where the chain creeps.
+
+    Parameters
+    ----------
+    x : (n, d), consecutive draws
+    lag : draws between refreshes
+    """
+    if len(x) < 2 * lag + 8:
+        return 0.0
+    centred = x - x.mean(axis=0)
+    variance = np.mean(centred**2, axis=0)
+    moving = variance > 0
+    if not moving.any():
+        return 1.0
+    product = np.mean(centred[lag:] * centred[:-lag], axis=0)
+    return float(np.max(product[moving] / variance[moving]))

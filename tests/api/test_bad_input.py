@@ -1,0 +1,365 @@
+"""Bad input gives a typed error that names what and where, or is sampled and counted."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from numba import njit
+
+import mjhmc_numba as mj
+from mjhmc_numba import targets
+from tests.api.densities import (
+    FIXED,
+    QUIET,
+    SHORT,
+    half_normal,
+    half_normal_bad_gradient,
+    half_normal_inf,
+    log_gamma,
+    raises_beyond,
+)
+from tests.api.monte_carlo import assert_moments
+
+# --- The start
+
+
+@pytest.mark.parametrize(
+    ("density", "what"),
+    [
+        (half_normal, "log density is nan"),
+        (half_normal_inf, "log density is -inf"),
+        (half_normal_bad_gradient, r"gradient is not finite in wind \(nan\), tide \(nan\)"),
+    ],
+)
+def test_a_start_outside_the_support_is_named_with_its_value(density, what):
+    with pytest.raises(mj.InitialPointError, match=what) as caught:
+        mj.sample(density, [-1.25, 0.5], names=["wind", "tide"], **SHORT)
+    assert "-1.25" in str(caught.value)
+
+
+def test_a_start_that_is_not_finite_is_named():
+    with pytest.raises(mj.InitialPointError, match="not finite: tide is nan"):
+        mj.sample(log_gamma, [0.0, math.nan], names=["wind", "tide"], **SHORT)
+
+
+def test_random_starts_that_all_fail_say_how_many_were_tried_and_what_to_do():
+    @njit
+    def nowhere(x, grad):
+        return -np.inf
+
+    with pytest.raises(mj.InitialPointError, match=r"random points in .*initial="):
+        mj.sample(nowhere, ndim=2, **SHORT)
+
+
+@pytest.mark.parametrize("check_gradient", [True, False])
+def test_a_bad_start_of_a_later_chain_is_named_with_its_chain(check_gradient):
+    starts = [[1.0, 0.0], [-1.0, 0.0]]
+    with pytest.raises(mj.InitialPointError, match="log density is nan") as caught:
+        mj.sample(half_normal, starts, check_gradient=check_gradient, **SHORT)
+    assert any("chain 1" in note for note in caught.value.__notes__)
+
+
+def test_random_starts_look_for_the_support():
+    result = mj.sample(half_normal_inf, ndim=1, seed=3, step_size=0.05, num_steps=1,
+                       refresh_rate=1.0, draw_interval=1.0, draws=2, tune=0, chains=8, **QUIET)
+    assert (result.draws > 0).all()
+
+
+# --- Shapes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"initial": 1.0}, r"shape \(d,\) or \(chains, d\), not \(\)"),
+        ({"initial": []}, r"not \(0,\)"),
+        ({"initial": np.zeros((2, 3, 4))}, r"not \(2, 3, 4\)"),
+        ({"initial": np.zeros((3, 2))}, "3 rows for 2 chains"),
+        ({"initial": np.zeros(2), "ndim": 3}, "2 dimensions, but ndim=3"),
+        ({"initial": ["a", "b"]}, "no array of numbers"),
+        ({"initial": [[1.0], [1.0, 2.0]]}, "no array of numbers"),
+        ({}, "How many dimensions"),
+        ({"ndim": 0}, "ndim is a whole number >= 1, not 0"),
+        ({"ndim": -1}, "not -1"),
+        ({"ndim": 2.5}, "not 2.5"),
+        ({"ndim": 2, "names": ["a"]}, "1 names for 2 dimensions"),
+    ],
+)
+def test_wrong_shapes_are_refused_with_both_numbers(arguments, message):
+    with pytest.raises(mj.TargetError, match=message):
+        mj.sample(log_gamma, **arguments, **SHORT)
+
+
+@pytest.mark.parametrize("arguments", [{"ndim": 4}, {"initial": np.zeros(4)}])
+@pytest.mark.parametrize("as_it_is", [True, False])
+def test_a_number_of_dimensions_that_is_not_the_targets_is_refused(arguments, as_it_is):
+    target = targets.standard_normal(3)
+    with pytest.raises(mj.TargetError, match=r"4 .*3"):
+        mj.sample(target if as_it_is else mj.as_target(target), **arguments, **SHORT)
+
+
+def test_a_target_takes_no_new_args_or_names():
+    target = mj.as_target(log_gamma, 2)
+    with pytest.raises(mj.TargetError, match="has its args and names already"):
+        mj.sample(target, args=(1.0,), **SHORT)
+    with pytest.raises(mj.TargetError, match="has its args and names already"):
+        mj.sample(target, names=["a", "b"], **SHORT)
+
+
+@pytest.mark.parametrize("point", [np.zeros(3), np.zeros((2, 1)), 0.0])
+def test_a_point_of_the_wrong_shape_is_refused(point):
+    with pytest.raises(mj.TargetError, match=r"shape \(2,\)"):
+        mj.as_target(log_gamma, 2).logp_and_grad(point)
+
+
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SlowDensityWarning")
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ((0.0, np.zeros(3)), r"gradient of shape \(3,\) for a point of shape \(2,\)"),
+        ((0.0, 0.0), r"gradient of shape \(\)"),
+        (0.0, r"returns \(logp, grad\), not float"),
+    ],
+)
+def test_a_python_density_that_returns_the_wrong_thing_is_told(returned, message):
+    with pytest.raises(mj.TargetError, match=message):
+        mj.sample(lambda x: returned, ndim=2, **SHORT)
+
+
+def test_a_compiled_density_of_the_wrong_form_is_told_what_numba_says():
+    @njit
+    def one_argument(x):
+        return -0.5 * np.sum(x * x), -x
+
+    @njit
+    def returns_a_pair(x, grad):
+        return -0.5 * np.sum(x * x), -x
+
+    for density in (one_argument, returns_a_pair):
+        with pytest.raises(mj.TargetError, match=r"does not compile as \(x, grad\) -> logp"):
+            mj.sample(density, ndim=2, **SHORT)
+    with pytest.raises(mj.TargetError, match="1 extra arguments"):
+        mj.sample(log_gamma, ndim=2, args=(1.0,), **SHORT)
+
+
+def test_what_is_no_function_is_refused():
+    with pytest.raises(mj.TargetError, match="not str"):
+        mj.sample("normal", ndim=2, **SHORT)
+
+
+@pytest.mark.parametrize("value", ["text", None, 1j, [object()]])
+def test_an_argument_that_is_no_number_is_named(value):
+    with pytest.raises(mj.TargetError, match=r"args\[1\] has dtype"):
+        mj.sample(raises_beyond, ndim=2, args=(1.0, value), **SHORT)
+
+
+# --- Counts
+
+
+@pytest.mark.parametrize("name", ["draws", "tune", "chains", "cores"])
+@pytest.mark.parametrize("value", [-1, 2.5, "many", True])
+def test_a_count_that_is_no_count_is_named(name, value):
+    with pytest.raises(mj.SettingsError, match=f"{name} is a whole number"):
+        mj.sample(log_gamma, ndim=2, **{**SHORT, name: value})
+
+
+@pytest.mark.parametrize("seed", [-1, "dice", 1.5])
+def test_a_seed_that_is_none_is_refused(seed):
+    with pytest.raises(mj.SettingsError, match="seed="):
+        mj.sample(log_gamma, ndim=2, seed=seed, **SHORT)
+
+
+@pytest.mark.parametrize("sampler", ["sample", "sample_hmc"])
+def test_a_request_beyond_the_memory_is_refused_with_its_size(sampler):
+    options = {"draws": 10**9, "chains": 1, "progress": False}
+    if sampler == "sample_hmc":
+        options |= {"step_size": 0.1, "num_steps": 1}
+    with pytest.raises(mj.MemoryRequestError, match=r"would take \d+\.\d GB; this machine has"):
+        getattr(mj, sampler)(log_gamma, ndim=100, **options)
+
+
+# --- The gradient
+
+
+@njit
+def _wrong_gradient(x, grad, factor):
+    total = 0.0
+    for j in range(x.size):
+        grad[j] = factor[j] * (1.0 - math.exp(x[j]))
+        total += x[j] - math.exp(x[j])
+    return total
+
+
+@pytest.mark.parametrize("ndim", [1, 5, 300])
+def test_a_gradient_wrong_by_a_factor_is_reported_before_sampling(ndim):
+    factor = np.full(ndim, 2.0)
+    with pytest.raises(mj.GradientError, match="finite differences say") as caught:
+        mj.sample(_wrong_gradient, ndim=ndim, args=(factor,), seed=1, **SHORT)
+    said, measured = [
+        float(word.rstrip(".")) for word in str(caught.value).split() if _is_number(word)
+    ]
+    assert said == pytest.approx(2 * measured, rel=0.01)
+
+
+def _is_number(word):
+    try:
+        float(word.rstrip("."))
+    except ValueError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("ndim", "wrong"), [(5, 3), (300, 250)])
+def test_the_dimension_with_a_wrong_gradient_is_named(ndim, wrong):
+    factor = np.ones(ndim)
+    factor[wrong] = -1.0
+    with pytest.raises(mj.GradientError, match=rf"In x\[{wrong}\] the density says"):
+        mj.sample(_wrong_gradient, ndim=ndim, args=(factor,), seed=1, **SHORT)
+
+
+def test_the_check_of_the_gradient_can_be_turned_off():
+    factor = np.full(2, 1.2)
+    result = mj.sample(
+        _wrong_gradient, ndim=2, args=(factor,), check_gradient=False, draws=5, chains=1, **FIXED
+    )
+    assert np.isfinite(result.draws).all()
+
+
+# --- Densities that are not finite everywhere
+
+
+@pytest.mark.parametrize("density", [half_normal, half_normal_inf, half_normal_bad_gradient])
+def test_a_half_space_without_density_is_sampled_correctly_and_counted(density):
+    with pytest.warns(mj.SamplingWarning, match="met a divergence"):
+        result = mj.sample(density, ndim=2, seed=11, draws=2000, tune=500, **QUIET)
+    assert (result.draws[..., 0] > 0).all()
+    assert result.stats["diverging"].any()
+    assert_moments(result.draws, [math.sqrt(2 / math.pi), 0.0], [1 - 2 / math.pi, 1.0])
+
+
+def test_an_infinite_density_is_never_entered():
+    @njit
+    def spike(x, grad):
+        grad[0] = -x[0]
+        return np.inf if x[0] < -1.0 else -0.5 * x[0] ** 2
+
+    with pytest.warns(mj.SamplingWarning, match="met a divergence"):
+        result = mj.sample(spike, initial=[0.5], seed=2, draws=300, chains=2, **FIXED)
+    assert (result.draws >= -1).all()
+
+
+# --- Densities that raise
+
+
+def test_an_exception_of_a_compiled_density_arrives_with_its_message_and_the_draws():
+    with pytest.raises(ValueError, match="the pump is dry") as caught:
+        mj.sample(raises_beyond, [0.0], args=(3.2,), draws=100_000, chains=2, seed=1, **FIXED)
+    result = caught.value.result
+    assert any("Raised in chain" in note and "`result`" in note for note in caught.value.__notes__)
+    assert 0 < result.draws.shape[1] < 100_000
+    assert (result.draws <= 3.2).all()
+    assert all(values.shape == result.draws.shape[:2] for values in result.stats.values())
+
+
+def test_the_draws_before_an_exception_are_those_of_a_run_without_one():
+    options = {"seed": 1, "chains": 1, **FIXED}
+    with pytest.raises(ValueError, match="the pump is dry") as caught:
+        mj.sample(raises_beyond, [0.0], args=(3.2,), draws=100_000, **options)
+    draws = caught.value.result.draws
+    whole = mj.sample(raises_beyond, [0.0], args=(1e3,), draws=draws.shape[1], **options)
+    np.testing.assert_array_equal(draws, whole.draws)
+
+
+class DryPumpError(RuntimeError):
+    """An exception of the user's own."""
+
+
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SlowDensityWarning")
+def test_an_exception_of_a_python_density_is_the_very_object_that_it_raised():
+    raised = []
+
+    def density(x):
+        if abs(x[0]) > 2.5:
+            raised.append(DryPumpError("no water", x[0]))
+            raise raised[-1]
+        return -0.5 * x @ x, -x
+
+    with pytest.raises(DryPumpError) as caught:
+        mj.sample(density, [0.0], draws=100_000, chains=2, seed=1, **FIXED)
+    assert any(caught.value is error for error in raised)
+    assert caught.value.result.draws.shape[1] > 0
+
+
+def test_an_exception_in_the_warm_up_arrives_without_draws():
+    with pytest.raises(ValueError, match="the pump is dry") as caught:
+        mj.sample(raises_beyond, [0.0], args=(1.0,), seed=1, **SHORT)
+    assert caught.value.result is None
+
+
+def test_an_exception_in_the_warm_up_brings_the_warm_up_on_request():
+    with pytest.raises(ValueError, match="the pump is dry") as caught:
+        mj.sample(raises_beyond, [0.0], args=(3.2,), tune=100_000, draws=1, chains=1, seed=1,
+                  keep_warmup=True, step_size=0.5, metric=[1.0], **QUIET)
+    result = caught.value.result
+    assert result.draws.shape == (1, 0, 1)
+    assert 0 < result.warmup_draws.shape[1] < 100_000
+
+
+def test_an_exception_at_the_start_arrives():
+    with pytest.raises(ValueError, match="the pump is dry"):
+        mj.sample(raises_beyond, [2.0], args=(1.0,), **SHORT)
+
+
+# --- Targets that cannot be sampled, and starts from afar
+
+
+@njit
+def _flat(x, grad):
+    grad[:] = 0.0
+    return 0.0
+
+
+@njit
+def _flat_in_one(x, grad):
+    grad[0] = -x[0]
+    grad[1] = 0.0
+    return -0.5 * x[0] ** 2
+
+
+@njit
+def _rising(x, grad):
+    grad[:] = 1.0
+    return np.sum(x)
+
+
+@pytest.mark.parametrize("chains", [1, 4])
+@pytest.mark.parametrize(
+    ("density", "message"),
+    [
+        (_flat, r"does not depend on x\[0\], x\[1\]"),
+        (_flat_in_one, r"does not depend on x\[1\]:"),
+        (_rising, r"disagree in x\[0\], x\[1\]"),
+    ],
+)
+def test_a_density_without_a_finite_integral_is_warned_of(density, message, chains):
+    with pytest.warns(mj.SamplingWarning, match=message):
+        mj.sample(density, ndim=2, draws=200, chains=chains, seed=1, **{**FIXED, "num_steps": 5})
+
+
+@pytest.mark.parametrize("density", [_flat, _flat_in_one, _rising])
+def test_a_density_without_a_finite_integral_is_tuned_without_a_hang(density):
+    with pytest.warns(mj.SamplingWarning) as caught:
+        mj.sample(density, ndim=2, draws=100, tune=200, chains=2, seed=1, max_gradients=2000,
+                  **QUIET)
+    assert any("finite integral" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("rates", ["sqrt", "metropolis"])
+def test_a_start_a_million_standard_deviations_away_comes_back(rates):
+    began = time.monotonic()
+    result = mj.sample(
+        targets.standard_normal(3), np.full(3, 1e6), rates=rates, chains=2, seed=1, **QUIET
+    )
+    assert time.monotonic() - began < 10
+    assert np.abs(result.draws).max() < 10

@@ -1,0 +1,126 @@
+"""A density in each of its forms becomes the one that the kernel calls."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core import event
+
+import mjhmc_numba as mj
+from mjhmc_numba import targets
+from tests.api.densities import FIXED, SHORT, log_gamma, log_gamma_in_python, scaled_normal
+from tests.api.monte_carlo import assert_moments
+
+
+def compilations(action):
+    """How often Numba compiles anything while `action` runs."""
+    with event.install_recorder("numba:compile") as recorder:
+        action()
+    return len(recorder.buffer)
+
+
+def test_new_data_needs_no_compilation():
+    def run(mean, scale):
+        options = {**FIXED, "draws": 20, "chains": 1, "seed": 1}
+        return mj.sample(scaled_normal, ndim=mean.size, args=(mean, scale), **options)
+
+    first = run(np.zeros(3), 1.0)
+    assert compilations(lambda: run(np.ones(3), 2.0)) == 0
+    assert compilations(lambda: run(np.zeros(5), 1.0)) == 0
+    assert (run(np.ones(3), 2.0).draws != first.draws).any()
+
+
+def test_a_new_density_compiles_itself_and_not_the_kernel():
+    mj.sample(log_gamma, ndim=2, **SHORT)
+
+    @njit
+    def another(x, grad):
+        grad[:] = -x
+        return -0.5 * np.sum(x * x)
+
+    with event.install_recorder("numba:compile") as recorder:
+        mj.sample(another, ndim=2, **SHORT)
+    compiled = {str(entry.data["dispatcher"].py_func.__module__) for _, entry in recorder.buffer}
+    assert compiled
+    assert not any(name.startswith("mjhmc_numba.kernel") for name in compiled)
+
+
+def test_the_data_reach_the_density():
+    mean, scale = np.array([3.0, -1.0]), 0.5
+    result = mj.sample(scaled_normal, ndim=2, args=(mean, scale), seed=1, draws=500, tune=300,
+                       progress=False)
+    assert_moments(result.draws, mean, scale**2)
+
+
+def test_the_data_are_copied():
+    mean = np.zeros(2)
+    target = mj.as_target(scaled_normal, 2, (mean, 1.0))
+    before = target.logp_and_grad([1.0, 1.0])[0]
+    mean[:] = 10.0
+    assert target.logp_and_grad([1.0, 1.0])[0] == before
+
+
+def test_arguments_of_every_shape_and_kind_arrive():
+    @njit
+    def density(x, grad, cube, index, flag, column):
+        grad[0] = 0.0
+        return cube[1, 2, 3] + 10 * index + (100 if flag else 0) + 1000 * column[1]
+
+    cube = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    column = np.array([[1, 2], [3, 4]], dtype=np.int32)[:, 0]  # not contiguous
+    target = mj.as_target(density, 1, (cube, 7, True, column))
+    assert target.logp_and_grad([0.0])[0] == 23 + 70 + 100 + 3000
+
+
+def test_a_python_density_makes_the_same_draws_and_is_warned_of_once():
+    options = {**SHORT, "seed": 9}
+    fast = mj.sample(log_gamma, ndim=2, **options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        slow = mj.sample(log_gamma_in_python, ndim=2, **options)
+    assert [warning.category for warning in caught] == [mj.SlowDensityWarning]
+    assert "log_gamma_in_python" in str(caught[0].message)
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(slow.draws, fast.draws)
+    for name, values in fast.stats.items():
+        np.testing.assert_array_equal(slow.stats[name], values, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SlowDensityWarning")
+def test_a_python_density_gets_its_arguments_and_a_point_of_its_own():
+    seen = []
+
+    def density(x, shift):
+        seen.append(x)
+        return -0.5 * np.sum((x - shift) ** 2), shift - x
+
+    result = mj.sample(density, [1.0], args=(1.0,), draws=20, chains=1, seed=1, **FIXED)
+    assert len({id(x) for x in seen}) == len(seen)
+    assert abs(result.draws.mean() - 1.0) < 2
+
+
+def test_a_distribution_brings_its_dimensions_and_arrays():
+    distribution = targets.gaussian([1.0, 2.0], mean=[3.0, 4.0])
+    target = mj.as_target(distribution)
+    assert target.ndim == 2
+    logp, grad = target.logp_and_grad([4.0, 4.0])
+    expected_logp, expected_grad = distribution.logp_and_grad([4.0, 4.0])
+    assert logp == expected_logp
+    np.testing.assert_array_equal(grad, expected_grad)
+
+
+def test_a_target_is_used_as_it_is():
+    target = mj.as_target(log_gamma, 2)
+    assert mj.as_target(target) is target
+    assert compilations(lambda: mj.sample(target, seed=1, draws=5, chains=1, **FIXED)) == 0
+
+
+def test_a_target_from_an_address_needs_no_compilation_and_cannot_be_sent():
+    made = mj.as_target(log_gamma, 2)
+    target = mj.Target.from_address(made.address, 2, table=made.table, keepalive=made)
+    result = mj.sample(target, seed=1, draws=5, chains=1, **FIXED)
+    same = mj.sample(log_gamma, ndim=2, seed=1, draws=5, chains=1, **FIXED)
+    np.testing.assert_array_equal(result.draws, same.draws)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        target.__reduce__()

@@ -1,0 +1,84 @@
+"""The same seed gives the same bits, however the chains are run."""
+
+import numpy as np
+import pytest
+
+import mjhmc_numba as mj
+from tests.api.densities import FIXED, SHORT, log_gamma
+
+
+def assert_same(result, other):
+    np.testing.assert_array_equal(result.draws, other.draws)
+    assert result.stats.keys() == other.stats.keys()
+    for name, values in result.stats.items():
+        np.testing.assert_array_equal(values, other.stats[name], err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def usual():
+    return mj.sample(log_gamma, ndim=3, seed=42, **SHORT)
+
+
+def test_the_same_seed_twice(usual):
+    assert_same(usual, mj.sample(log_gamma, ndim=3, seed=42, **SHORT))
+
+
+@pytest.mark.parametrize("cores", [1, 2, 7])
+def test_any_number_of_cores(usual, cores):
+    assert_same(usual, mj.sample(log_gamma, ndim=3, seed=42, cores=cores, **SHORT))
+
+
+def test_the_first_of_more_chains(usual):
+    more = mj.sample(log_gamma, ndim=3, seed=42, **{**SHORT, "chains": 5})
+    np.testing.assert_array_equal(more.draws[:2], usual.draws)
+    np.testing.assert_array_equal(more.stats["energy"][:2], usual.stats["energy"])
+
+
+@pytest.mark.parametrize("rates", ["metropolis", "sqrt"])
+def test_the_first_of_more_draws(rates):
+    options = {**SHORT, "rates": rates, "seed": 42}
+    few = mj.sample(log_gamma, ndim=3, **options)
+    more = mj.sample(log_gamma, ndim=3, **{**options, "draws": 150})
+    np.testing.assert_array_equal(more.draws[:, :60], few.draws)
+    np.testing.assert_array_equal(more.stats["n_steps"][:, :60], few.stats["n_steps"])
+
+
+def test_the_jump_record_changes_nothing():
+    options = {**SHORT, "clock": "poisson", "method": "competing", "seed": 42}
+    without = mj.sample(log_gamma, ndim=3, **options)
+    assert_same(without, mj.sample(log_gamma, ndim=3, jumps=True, **options))
+
+
+def test_keeping_the_warm_up_or_skipping_the_check_changes_no_draw(usual):
+    kept = mj.sample(log_gamma, ndim=3, seed=42, keep_warmup=True, **SHORT)
+    assert_same(usual, kept)
+    unchecked = mj.sample(log_gamma, ndim=3, seed=42, check_gradient=False, **SHORT)
+    assert_same(usual, unchecked)
+
+
+def test_other_seeds_and_other_chains_make_other_draws(usual):
+    other = mj.sample(log_gamma, ndim=3, seed=43, **SHORT)
+    assert (other.draws != usual.draws).all()
+    assert (usual.draws[0] != usual.draws[1]).all()
+
+
+def test_two_runs_without_a_seed_differ_and_each_can_be_repeated():
+    options = {**FIXED, "draws": 5, "chains": 2}
+    one, other = (mj.sample(log_gamma, ndim=2, **options) for _ in range(2))
+    assert (one.draws != other.draws).any()
+    assert_same(one, mj.sample(log_gamma, ndim=2, seed=one.seed, **options))
+
+
+@pytest.mark.parametrize("seed", [[1, 2, 3], np.random.SeedSequence(8).spawn(2)[1]])
+def test_the_seed_of_a_result_makes_its_draws_again(seed):
+    options = {**FIXED, "draws": 5, "chains": 2}
+    first = mj.sample(log_gamma, ndim=2, seed=seed, **options)
+    assert_same(first, mj.sample(log_gamma, ndim=2, seed=first.seed, **options))
+    assert_same(first, mj.sample(log_gamma, ndim=2, seed=seed, **options))
+
+
+def test_the_control_sampler_obeys_the_same_rules():
+    options = {"step_size": 0.4, "num_steps": 3, "progress": False, "seed": 5}
+    one = mj.sample_hmc(log_gamma, ndim=2, draws=20, chains=2, cores=1, **options)
+    more = mj.sample_hmc(log_gamma, ndim=2, draws=50, chains=3, cores=2, **options)
+    np.testing.assert_array_equal(more.draws[:2, :20], one.draws)

@@ -1,0 +1,198 @@
+"""L is reversible, preserves volume, nearly conserves energy and goes as far as it says."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mjhmc_numba.kernel.integrators import drift_fraction, integrate, kick_fraction
+from mjhmc_numba.kernel.jump import move
+from mjhmc_numba.kernel.ladder import look, start_ladder, total_energy
+from mjhmc_numba.kernel.layout import EVENT_F
+from mjhmc_numba.settings import INTEGRATORS
+from mjhmc_numba.target import as_target
+from tests.kernel.processes import (
+    dense_metric,
+    low_rank_metric,
+    run,
+    settings,
+    skewed_target,
+    standard_normal,
+    started,
+    tuned,
+)
+
+STAGES = {name: stages for name, (stages, _) in INTEGRATORS.items()}
+every_integrator = pytest.mark.parametrize("integrator", INTEGRATORS)
+
+
+def process_with(integrator, ndim=3, target=None, **changes):
+    target = skewed_target(ndim) if target is None else target
+    return started(target, settings(), tuned(ndim, integrator=integrator, **changes), 3)
+
+
+def state_at(process, x, v):
+    return x.copy(), v.copy(), process.target.logp_and_grad(x)[1]
+
+
+def walk(process, step_size, num_steps, x, v):
+    """Position, momentum and energy after `num_steps` steps."""
+    x, v, grad = state_at(process, x, v)
+    raised, logp = integrate(process.state[0], step_size, num_steps, x, v, grad)
+    assert not raised
+    return x, v, total_energy(process.state[0], logp, v)
+
+
+def random_state(ndim, seed=4):
+    rng = np.random.default_rng(seed)
+    return rng.normal(0.5, 0.5, ndim), rng.normal(0, 1, ndim)
+
+
+@every_integrator
+@pytest.mark.parametrize("steps", [1, 10, 100, 1000])
+def test_FLFL_is_the_identity(integrator, steps):
+    process = process_with(integrator, metric=dense_metric(3))
+    x0, v0 = random_state(3)
+    x, v, _ = walk(process, 0.2, steps, x0, v0)
+    assert np.abs(x - x0).max() > 0.01
+    x, v, _ = walk(process, 0.2, steps, x, -v)
+    np.testing.assert_allclose(x, x0, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(-v, v0, rtol=1e-10, atol=1e-10)
+
+
+@every_integrator
+def test_a_negative_step_size_gives_FLF(integrator):
+    process = process_with(integrator)
+    x0, v0 = random_state(3)
+    x, v, energy = walk(process, -0.4, 7, x0, v0)
+    flipped_x, flipped_v, flipped_energy = walk(process, 0.4, 7, x0, -v0)
+    np.testing.assert_array_equal(x, flipped_x)
+    np.testing.assert_array_equal(v, -flipped_v)
+    assert energy == flipped_energy
+
+
+@every_integrator
+@pytest.mark.parametrize(("ndim", "metric"), [(1, None), (4, low_rank_metric), (10, dense_metric)])
+def test_L_preserves_volume(integrator, ndim, metric):
+    changes = {} if metric is None else {"metric": metric(ndim)}
+    process = process_with(integrator, ndim, **changes)
+    z0 = np.concatenate(random_state(ndim))
+
+    def L(z):
+        return np.concatenate(walk(process, 0.5, 3, z[:ndim], z[ndim:])[:2])
+
+    h = 1e-5
+    columns = [(L(z0 + h * e) - L(z0 - h * e)) / (2 * h) for e in np.eye(2 * ndim)]
+    assert abs(np.linalg.det(np.array(columns)) - 1) < 1e-6
+
+
+@every_integrator
+def test_energy_error_is_of_second_order(integrator):
+    process = process_with(integrator)
+    errors = []
+    for step_size in (0.08, 0.04, 0.02):
+        steps = round(2.4 / (step_size * STAGES[integrator]))
+        ends = []
+        for seed in range(20):
+            x, v = random_state(3, seed)
+            start = total_energy(process.state[0], process.target.logp_and_grad(x)[0], v)
+            ends.append(walk(process, step_size, steps, x, v)[2] - start)
+        errors.append(math.sqrt(np.mean(np.square(ends))))
+    assert errors[0] > 1e-8  # more than rounding
+    assert 3.5 < errors[0] / errors[1] < 4.5
+    assert 3.8 < errors[1] / errors[2] < 4.2
+
+
+@every_integrator
+def test_step_size_is_the_length_of_a_path_per_gradient(integrator):
+    process = process_with(integrator, 1, as_target(standard_normal, 1))
+    before = process["n_steps"]
+    x, v, _ = walk(process, 0.001, 600, np.array([1.0]), np.array([0.5]))
+    gradients = process["n_steps"] - before
+    time = 0.001 * gradients
+    assert gradients == 600 * STAGES[integrator]
+    assert x[0] == pytest.approx(math.cos(time) + 0.5 * math.sin(time), abs=1e-6)
+    assert v[0] == pytest.approx(0.5 * math.cos(time) - math.sin(time), abs=1e-6)
+
+
+def test_more_stages_conserve_energy_better_at_equal_cost():
+    target = as_target(standard_normal, 6)
+    errors = {}
+    for integrator, stages in STAGES.items():
+        process = process_with(integrator, 6, target)
+        ends = []
+        for seed in range(200):
+            rng = np.random.default_rng(seed)
+            x, v = rng.normal(size=6), rng.normal(size=6)
+            start = (x @ x + v @ v) / 2
+            ends.append(walk(process, 0.7, 12 // stages, x, v)[2] - start)
+        errors[integrator] = np.std(ends)
+    assert errors["leapfrog"] > 1.5 * errors["two_stage"]
+    assert errors["two_stage"] > 1.5 * errors["three_stage"]
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_fractions_are_palindromes_that_sum_to_1(stages):
+    kicks = [kick_fraction(stages, k) for k in range(stages + 1)]
+    drifts = [drift_fraction(stages, k) for k in range(stages)]
+    for fractions in (kicks, drifts):
+        assert sum(fractions) == pytest.approx(1, abs=1e-15)
+        assert fractions == fractions[::-1]
+
+
+def test_a_path_that_leaves_the_support_is_not_walked_to_its_end():
+    def undefined_above_1(x):
+        return (-0.5 * x @ x if x[0] < 1 else math.nan), -x
+
+    with pytest.warns(UserWarning, match="Python function"):
+        target = as_target(undefined_above_1, 1)
+    process = process_with("leapfrog", 1, target)
+    x, v, grad = np.array([0.9]), np.array([1.0]), np.array([-0.9])
+    before = process["n_steps"]
+    assert integrate(process.state[0], 0.2, 100, x, v, grad) == (False, -math.inf)
+    assert process["n_steps"] == before + 1
+
+
+@every_integrator
+def test_rungs_behind_are_reached_by_the_inverse_of_L(integrator):
+    process = process_with(integrator, num_steps=3, metric=low_rank_metric(3))
+    p = process.state[0]
+    look(p, -1)
+    x, v = process.rungs[0, -1].copy(), process.rungs[1, -1].copy()
+    x, v, energy = walk(process, process["ladder_step"], 3, x, v)
+    np.testing.assert_allclose(x, process.rungs[0, 0], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(v, process.rungs[1, 0], rtol=1e-12, atol=1e-12)
+    assert energy == pytest.approx(process.levels[0, 0], rel=1e-12)
+
+
+def test_F_twice_is_the_identity_bit_for_bit():
+    process = process_with("leapfrog")
+    run(process, 20)
+    p = process.state[0]
+    cursor = ("here", "direction", "low", "high")
+
+    def snapshot():
+        return (
+            [int(process[name]) for name in cursor],
+            process.rungs.tobytes(),
+            process.levels.tobytes(),
+        )
+
+    before = snapshot()
+    move(p, EVENT_F)
+    assert process["direction"] == -before[0][1]
+    assert snapshot()[1:] == before[1:]
+    move(p, EVENT_F)
+    assert snapshot() == before
+
+
+def test_a_new_ladder_keeps_the_momentum_that_the_direction_gave():
+    process = process_with("leapfrog")
+    p = process.state[0]
+    v = process.rungs[1, process._slot].copy()
+    energy = process.levels[0, process._slot]
+    move(p, EVENT_F)
+    start_ladder(p)
+    assert process["direction"] == 1
+    np.testing.assert_array_equal(process.rungs[1, process._slot], -v)
+    assert process.levels[0, process._slot] == energy

@@ -1,0 +1,122 @@
+"""Mean, variance and tails of analytic targets, to within Monte Carlo error."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mjhmc_numba.kernel.layout import STAT_NAMES
+from mjhmc_numba.process import Process, random_words
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.target import as_target
+from tests.kernel.processes import own_bounded_g, own_unbounded_g
+from tests.statistical.cases import CASES
+from tests.statistical.estimates import batch_means, batch_z
+
+CHAINS, DRAWS, BURN_IN = 8, 8000, 200
+
+PLAIN = {"step_jitter": 0.0, "refine_levels": 0}
+SIMULATIONS = {
+    "metropolis_regular": (PLAIN, "leapfrog"),
+    "metropolis_poisson": (PLAIN | {"clock": "poisson"}, "two_stage"),
+    "metropolis_competing": (PLAIN | {"method": "competing"}, "leapfrog"),
+    "sqrt": (PLAIN | {"rates": "sqrt"}, "leapfrog"),
+    "barker_regular": (PLAIN | {"rates": "barker"}, "leapfrog"),
+    "barker_poisson": (PLAIN | {"rates": "barker", "clock": "poisson"}, "three_stage"),
+    "own_bounded": (PLAIN | {"rates": own_bounded_g, "rates_bound": 1.0}, "leapfrog"),
+    "own_unbounded": (PLAIN | {"rates": own_unbounded_g}, "leapfrog"),
+    "partial_refresh": (PLAIN | {"refresh_alpha": 0.7}, "leapfrog"),
+    "partial_refresh_poisson": (PLAIN | {"refresh_alpha": 0.7, "clock": "poisson"}, "leapfrog"),
+    "partial_refresh_sqrt": (PLAIN | {"refresh_alpha": 0.7, "rates": "sqrt"}, "leapfrog"),
+    "step_jitter": ({"step_jitter": 0.5, "refine_levels": 0}, "leapfrog"),
+    "refined": ({"refine_levels": 3, "refine_threshold": 0.3}, "leapfrog"),
+    "harmonic": (PLAIN, "harmonic"),
+}
+
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Targets by name, compiled once."""
+    known = {}
+
+    def get(name):
+        if name not in known:
+            known[name] = as_target(CASES[name].distribution)
+        return known[name]
+
+    return get
+
+
+def chains_of(target, case, settings, tuned, seed, draws=DRAWS, control=None):
+    """Draws (chain, draw, dim) from starts off the centre, after a burn-in."""
+    out = np.empty((CHAINS, BURN_IN + draws, target.ndim))
+    stats = np.empty((BURN_IN + draws, len(STAT_NAMES)))
+    sd = np.sqrt(case.distribution.variance)
+    for k, child in enumerate(seed.spawn(CHAINS)):
+        process = Process(target, settings, tuned, random_words(child))
+        process.start(case.distribution.mean + (0.5 + 0.1 * k) * (-1) ** k * sd)
+        if control is None:
+            assert process.run(out[k], stats) == (BURN_IN + draws, 0)
+        else:
+            assert process.run_control(out[k], stats, control) == (BURN_IN + draws, 0)
+    return out[:, BURN_IN:]
+
+
+def assert_statistics(case, draws):
+    wrong = {}
+    for name, values, exact in case.statistics(draws):
+        z = batch_z(values, exact, batches=256)
+        if not abs(z) < 5:
+            wrong[name] = (z, np.mean(values), exact)
+    assert not wrong
+
+
+@every_case
+@pytest.mark.parametrize("simulation", SIMULATIONS)
+def test_moments_and_tails(seeds, compiled, name, simulation):
+    case, (settings, integrator) = CASES[name], SIMULATIONS[simulation]
+    seed = seeds(50, list(CASES).index(name), list(SIMULATIONS).index(simulation))
+    draws = chains_of(compiled(name), case, Settings(**settings), case.tuned(integrator), seed)
+    assert_statistics(case, draws)
+
+
+@every_case
+@pytest.mark.parametrize("probability", [0.2, 1.0])
+def test_moments_and_tails_of_discrete_time_hmc(seeds, compiled, name, probability):
+    case = CASES[name]
+    seed = seeds(51, list(CASES).index(name), int(10 * probability))
+    tuned = case.tuned(num_steps=2)
+    draws = chains_of(compiled(name), case, Settings(), tuned, seed, 2 * DRAWS, probability)
+    assert_statistics(case, draws)
+
+
+@every_case
+def test_the_tests_of_moments_see_a_variance_that_is_wrong_by_a_tenth(seeds, compiled, name):
+    """The same draws, stretched by 5 % about the mean, must not pass."""
+    case = CASES[name]
+    settings, integrator = SIMULATIONS["metropolis_regular"]
+    seed = seeds(50, list(CASES).index(name), 0)
+    draws = chains_of(compiled(name), case, Settings(**settings), case.tuned(integrator), seed)
+    mean = case.distribution.mean
+    with pytest.raises(AssertionError):
+        assert_statistics(case, mean + 1.05 * (draws - mean))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("simulation", SIMULATIONS)
+def test_the_variance_is_right_to_four_in_a_thousand(seeds, compiled, simulation):
+    """A long run on the asymmetric target, long enough to tell an error of 0.4 %."""
+    case, (settings, integrator) = CASES["log_gamma"], SIMULATIONS[simulation]
+    seed = seeds(52, list(SIMULATIONS).index(simulation))
+    tuned = case.tuned(integrator)
+    target = compiled("log_gamma")
+    draws = chains_of(target, case, Settings(**settings), tuned, seed, draws=1_000_000)
+    assert_statistics(case, draws)
+    for j, (mean, variance) in enumerate(
+        zip(case.distribution.mean, case.distribution.variance, strict=True)
+    ):
+        means = batch_means((draws[:, :, j] - mean) ** 2, batches=256)
+        error = means.std(ddof=1) / math.sqrt(means.size)
+        assert 5 * error < 0.004 * variance

@@ -1,0 +1,152 @@
+"""Metrics from draws and gradients of Gaussians whose covariance is known."""
+
+import numpy as np
+import pytest
+
+from mjhmc_numba.metric import Metric
+from mjhmc_numba.warmup import metric as tuner
+
+
+def gaussian(covariance, n, rng, mean=0.0):
+    """Draws, and gradients of the log density there."""
+    x = mean + rng.multivariate_normal(np.zeros(len(covariance)), covariance, n)
+    return x, -(x - mean) @ np.linalg.inv(covariance)
+
+
+def spiked(d, eigenvalues, rng):
+    """A covariance with a few unusual directions, in coordinates of different sizes."""
+    directions = np.linalg.qr(rng.normal(size=(d, len(eigenvalues))))[0]
+    inner = np.eye(d) + (directions * (np.array(eigenvalues) - 1)) @ directions.T
+    scale = np.logspace(-1, 1, d)
+    return scale[:, None] * inner * scale
+
+
+def relative_eigenvalues(metric, covariance):
+    """Those of the target in the whitened space: all 1 where the metric is right."""
+    root = np.linalg.cholesky(covariance)
+    return np.linalg.svd(metric.whiten(root.T), compute_uv=False) ** 2
+
+
+# --- The metric itself
+
+
+@pytest.fixture
+def metric(seeds):
+    rng = np.random.default_rng(seeds(81))
+    directions = np.linalg.qr(rng.normal(size=(6, 2)))[0].T
+    return Metric(rng.uniform(0.5, 2.0, 6), np.ascontiguousarray(directions), np.array([9.0, 0.1]))
+
+
+def test_whitening_makes_its_covariance_the_identity(metric):
+    root = np.linalg.cholesky(metric.covariance())
+    whitened = metric.whiten(root.T)
+    np.testing.assert_allclose(whitened.T @ whitened, np.eye(6), atol=1e-12)
+
+
+def test_unwhitening_undoes_whitening(metric):
+    x = np.linspace(-1, 1, 18).reshape(3, 6)
+    np.testing.assert_allclose(metric.unwhiten(metric.whiten(x)), x, atol=1e-12)
+
+
+def test_a_whitened_gradient_is_the_derivative_by_the_whitened_position(metric):
+    grad, direction = np.arange(6.0), np.cos(np.arange(6.0))
+    slope = grad @ metric.unwhiten(direction)
+    assert metric.whiten_gradient(grad) @ direction == pytest.approx(slope)
+
+
+def test_a_dense_metric_is_its_covariance(seeds):
+    covariance = spiked(5, [20.0, 0.05], np.random.default_rng(seeds(82)))
+    np.testing.assert_allclose(Metric.dense(covariance).covariance(), covariance, rtol=1e-9)
+
+
+# --- Estimates
+
+
+def test_a_diagonal_covariance_is_exact_from_a_few_draws(seeds):
+    variance = np.logspace(-4, 4, 7)
+    x, grad = gaussian(np.diag(variance), 5, np.random.default_rng(seeds(83)), mean=3.0)
+    np.testing.assert_allclose(tuner.diagonal(x, grad).scale ** 2, variance, rtol=1e-6)
+
+
+def test_the_diagonal_lies_between_marginal_and_conditional_variances(seeds):
+    rng = np.random.default_rng(seeds(84))
+    covariance = spiked(6, [50.0], rng)
+    x, grad = gaussian(covariance, 20_000, rng)
+    scale = tuner.diagonal(x, grad).scale
+    marginal, conditional = np.diag(covariance), 1 / np.diag(np.linalg.inv(covariance))
+    np.testing.assert_allclose(scale**4, marginal * conditional, rtol=0.1)
+
+
+@pytest.mark.parametrize(("d", "n"), [(10, 60), (10, 400), (30, 200)])
+def test_low_rank_recovers_unusual_directions(d, n, seeds):
+    rng = np.random.default_rng(seeds(85, d, n))
+    covariance = spiked(d, [100.0, 30.0, 0.01], rng)
+    x, grad = gaussian(covariance, n, rng, mean=-2.0)
+    found = tuner.low_rank(x, grad)
+    whitened = relative_eigenvalues(found, covariance)
+    assert 0.3 < whitened.min() <= whitened.max() < 3
+    by_diagonal = relative_eigenvalues(tuner.diagonal(x, grad), covariance)
+    assert whitened.max() / whitened.min() < 0.1 * by_diagonal.max() / by_diagonal.min()
+
+
+def test_low_rank_helps_with_fewer_draws_than_dimensions(seeds):
+    rng = np.random.default_rng(seeds(86))
+    covariance = spiked(80, [1000.0], rng)
+    x, grad = gaussian(covariance, 25, rng)
+    found = relative_eigenvalues(tuner.low_rank(x, grad), covariance)
+    by_diagonal = relative_eigenvalues(tuner.diagonal(x, grad), covariance)
+    assert found.max() < 0.2 * by_diagonal.max()
+
+
+def test_low_rank_directions_are_orthonormal_and_bounded_in_number(seeds):
+    rng = np.random.default_rng(seeds(87))
+    x, grad = gaussian(spiked(20, [50.0, 20.0, 10.0, 0.1], rng), 100, rng)
+    found = tuner.low_rank(x, grad, max_rank=2)
+    assert found.rank == 2
+    np.testing.assert_allclose(found.directions @ found.directions.T, np.eye(2), atol=1e-10)
+    assert (found.eigenvalues > 0).all()
+
+
+def test_an_isotropic_target_needs_no_directions(seeds):
+    x, grad = gaussian(np.eye(5), 500, np.random.default_rng(seeds(88)))
+    assert tuner.low_rank(x, grad).rank == 0
+
+
+@pytest.mark.parametrize("estimate", [tuner.diagonal, tuner.low_rank])
+@pytest.mark.parametrize("n", [2, 20])
+def test_degenerate_input_gives_a_finite_metric(estimate, n):
+    still = np.ones((n, 4))
+    for x, grad in ((still, still), (np.zeros((n, 4)), 1e150 * still), (1e150 * still, 0 * still)):
+        found = estimate(x, grad)
+        assert np.isfinite(found.covariance()).all()
+        assert (found.scale > 0).all()
+
+
+# --- The slowest scale
+
+
+def test_the_slowest_scale_is_one_in_the_right_metric(seeds):
+    rng = np.random.default_rng(seeds(89))
+    covariance = spiked(8, [25.0], rng)
+    x, grad = gaussian(covariance, 4000, rng)
+    assert tuner.slowest_scale(Metric.dense(covariance), x, grad) == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize("length", [3.0, 10.0])
+def test_the_slowest_scale_is_that_of_the_longest_direction(length, seeds):
+    rng = np.random.default_rng(seeds(90))
+    covariance = spiked(8, [length**2], rng) / np.outer(np.logspace(-1, 1, 8), np.logspace(-1, 1, 8))
+    x, grad = gaussian(covariance, 4000, rng)
+    unit = Metric.diagonal(np.ones(8))
+    assert tuner.slowest_scale(unit, x, grad) == pytest.approx(length, rel=0.1)
+
+
+def test_noise_does_not_lengthen_the_slowest_scale(seeds):
+    x, grad = gaussian(np.eye(50), 40, np.random.default_rng(seeds(91)))
+    assert tuner.slowest_scale(Metric.diagonal(np.ones(50)), x, grad) < 1.7
+
+
+def test_the_slowest_scale_of_a_flat_direction_is_finite():
+    x = np.linspace(-1, 1, 40)[:, None] * np.ones((40, 2))
+    scale = tuner.slowest_scale(Metric.diagonal(np.ones(2)), x, np.zeros((40, 2)))
+    assert 0 < scale < 100

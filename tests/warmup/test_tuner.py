@@ -1,0 +1,115 @@
+"""The warm-up as a whole, driving one process."""
+
+import numpy as np
+import pytest
+
+from mjhmc_numba import targets
+from mjhmc_numba.kernel.layout import STAT_NAMES
+from mjhmc_numba.metric import Metric
+from mjhmc_numba.process import Process, random_words
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.target import as_target
+from mjhmc_numba.warmup import Tuner
+from mjhmc_numba.warmup.tuner import first_guess
+
+GIVEN = {
+    "step_size": 0.21,
+    "num_steps": 3,
+    "refresh_rate": 0.4,
+    "draw_interval": 1.3,
+    "integrator": "two_stage",
+}
+
+
+def warm_up(target, settings, tune, seed, x0=None, watch=None):
+    """A process after its warm-up; `watch` is called after every draw."""
+    process = Process(target, settings, first_guess(settings, target.ndim), random_words(seed))
+    process.start(np.full(target.ndim, 0.5) if x0 is None else x0)
+    tuner = Tuner(settings, target.ndim, tune, np.random.default_rng(seed))
+    tuner.begin(process)
+    draw, stats = np.empty((1, target.ndim)), np.empty((1, len(STAT_NAMES)))
+    for _ in range(tune):
+        process.run(draw, stats)
+        tuner.update(process, stats[0])
+        if watch is not None:
+            watch(process)
+    return process, tuner
+
+
+def acceptance(process, draws=400):
+    """Mean acceptance of the frozen process."""
+    x, stats = np.empty((draws, process.target.ndim)), np.empty((draws, len(STAT_NAMES)))
+    process.run(x, stats)
+    return np.nanmean(stats[:, STAT_NAMES.index("acceptance_rate")])
+
+
+@pytest.mark.parametrize("tune", [1, 2, 5, 11, 37, 150])
+def test_any_length_ends_frozen(tune, seeds):
+    target = as_target(targets.log_gamma([1.0, 4.0], 2))
+    process, tuner = warm_up(target, Settings(), tune, seeds(111, tune))
+    assert tuner.is_done
+    tuned = process.tuned
+    assert tuned.step_size > 0
+    assert tuned.num_steps >= 1
+    assert np.isfinite(tuned.metric.covariance()).all()
+    before = process.tuned
+    tuner.update(process, np.zeros(len(STAT_NAMES)))
+    assert process.tuned is before
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_what_the_user_fixed_is_never_touched(name, seeds):
+    settings, seen = Settings(**{name: GIVEN[name]}), set()
+    target = as_target(targets.log_gamma([1.0, 4.0], 2))
+    warm_up(target, settings, 120, seeds(112),
+            watch=lambda process: seen.add(getattr(process.tuned, name)))
+    assert seen == {GIVEN[name]}
+
+
+def test_a_metric_that_the_user_fixed_is_never_touched(seeds):
+    metric, seen = Metric.diagonal([4.0, 0.25]), set()
+    target = as_target(targets.log_gamma([1.0, 4.0], 2))
+    warm_up(target, Settings(metric=metric), 120, seeds(113),
+            watch=lambda process: seen.add(process.tuned.metric))
+    assert seen == {metric}
+
+
+@pytest.mark.parametrize("wanted", [0.6, 0.95])
+def test_the_acceptance_comes_out_as_asked(wanted, seeds):
+    target = as_target(targets.log_gamma(1.0, 10))
+    settings = Settings(target_accept=wanted, integrator="leapfrog")
+    found = [acceptance(warm_up(target, settings, 600, seeds(114, k))[0]) for k in range(8)]
+    assert np.mean(found) == pytest.approx(wanted, abs=0.15)
+
+
+@pytest.mark.parametrize("metric", ["diag", "low_rank"])
+def test_scales_are_learnt_over_many_orders_of_magnitude(metric, seeds):
+    sd = np.logspace(-6, 6, 5)
+    process, _ = warm_up(
+        as_target(targets.gaussian(sd)), Settings(metric=metric), 300, seeds(115), x0=sd
+    )
+    np.testing.assert_allclose(process.tuned.metric.scale, sd, rtol=1e-3)
+
+
+def test_correlations_are_learnt(seeds):
+    covariance = np.full((4, 4), 0.99) + 0.01 * np.eye(4)
+    target = as_target(targets.correlated_gaussian(covariance))
+    process, _ = warm_up(target, Settings(), 300, seeds(116))
+    whitened = process.tuned.metric.whiten(np.linalg.cholesky(covariance).T)
+    eigenvalues = np.linalg.svd(whitened, compute_uv=False) ** 2
+    assert 0.4 < eigenvalues.min() <= eigenvalues.max() < 2.5
+
+
+def test_a_start_far_out_is_forgotten(seeds):
+    target = as_target(targets.standard_normal(3))
+    process, _ = warm_up(target, Settings(), 400, seeds(117), x0=np.full(3, 1e5))
+    np.testing.assert_allclose(process.tuned.metric.scale, 1.0, rtol=0.2)
+    assert np.abs(process.x).max() < 6
+
+
+def test_a_warm_up_ends_with_the_users_own_caps(seeds):
+    settings = Settings(max_gradients=123_456, max_jumps=7_890)
+    process, _ = warm_up(as_target(targets.standard_normal(2)), settings, 60, seeds(118))
+    assert process["max_gradients"] == 123_456
+    assert process["max_jumps"] == 7_890
+    assert process["refine_levels"] == settings.refine_levels
