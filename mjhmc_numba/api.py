@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.diagnostics import diagnose
-from mjhmc_numba.driver import ChainTask, run_chains
+from mjhmc_numba.driver import TUNED_NAMES, ChainTask, run_chains
 from mjhmc_numba.errors import MemoryRequestError, SamplingWarning, SettingsError, TargetError
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.results import Result, stats_from_rows
@@ -79,16 +79,16 @@ def sample(
     >>> result.draws.shape
     (4, 1000, 3)
     """
-    chosen = _settings(settings, options)
-    _check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
-    _check_fixed(chosen, tune)
+    chosen = choose_settings(settings, options)
+    check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    check_fixed(chosen, tune)
     if jumps:
         chosen = _for_record(chosen)
     starts, ndim = _starts(initial, ndim, target, chains)
     compiled = as_target(target, ndim, args, names)
     _check_shape(starts, compiled)
     chosen.fixed_metric(compiled.ndim)
-    _check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
+    check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
     root = _root(seed)
     seeds = _children(root, chains)
     extra = _check_first_start(compiled, starts[0], root) if check_gradient else 0
@@ -123,7 +123,7 @@ def sample_hmc(
     `refresh_probability`: 1 is standard HMC, less is the paper's control.
     The other parameters are those of `sample`.
     """
-    _check_counts(draws=draws, tune=0, chains=chains, cores=cores)
+    check_counts(draws=draws, tune=0, chains=chains, cores=cores)
     if not 0 < refresh_probability <= 1:
         raise SettingsError(f"refresh_probability lies in (0, 1], not {refresh_probability!r}.")
     if integrator == "auto" or isinstance(metric, str):
@@ -139,7 +139,7 @@ def sample_hmc(
         integrator=integrator,
         metric=np.ones(compiled.ndim) if metric is None else metric,
     )
-    _check_memory(compiled.ndim, draws, 0, chains)
+    check_memory(compiled.ndim, draws, 0, chains)
     root = _root(seed)
     tasks = [
         ChainTask(
@@ -153,7 +153,8 @@ def sample_hmc(
 # ---------------------------------------------------------------------- checks
 
 
-def _settings(settings: Settings | None, options: dict) -> Settings:
+def choose_settings(settings: Settings | None, options: dict) -> Settings:
+    """The settings given as an object, or made of keyword arguments."""
     if settings is not None and not isinstance(settings, Settings):
         raise SettingsError(f"settings is a Settings, not {type(settings).__name__}.")
     if settings is not None and options:
@@ -161,7 +162,8 @@ def _settings(settings: Settings | None, options: dict) -> Settings:
     return settings if settings is not None else Settings.create(options)
 
 
-def _check_counts(**counts) -> None:
+def check_counts(**counts) -> None:
+    """Raise unless all are whole numbers that make sense."""
     for name, value in counts.items():
         least = 0 if name == "tune" else 1
         if value is None and name == "cores":
@@ -170,7 +172,7 @@ def _check_counts(**counts) -> None:
             raise SettingsError(f"{name} is a whole number >= {least}, not {value!r}.")
 
 
-def _check_fixed(settings: Settings, tune: int) -> None:
+def check_fixed(settings: Settings, tune: int) -> None:
     """Without a warm-up, all that it would find must be given."""
     needed = ("step_size", "num_steps", "refresh_rate", "draw_interval")
     missing = [name for name in needed if getattr(settings, name) is None]
@@ -212,7 +214,8 @@ def _check_shape(starts, target: Target) -> None:
         raise TargetError(f"initial has {starts[0].size} dimensions, the density {target.ndim}.")
 
 
-def _check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
+def check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
+    """Refuse an output that cannot fit, before anything is allocated."""
     size = 8 * chains * (draws + warmup) * (ndim + len(STAT_NAMES))
     try:
         have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -253,17 +256,36 @@ def _check_first_start(target: Target, start, root: np.random.SeedSequence) -> i
 # ------------------------------------------------------------------------ run
 
 
-def _run(tasks, settings, root, extra_gradients, *, cores, progress, executor) -> Result:
-    out, outputs, interrupted = run_chains(tasks, cores=cores, progress=progress, executor=executor)
+def _run(tasks, settings, root, extra_gradients, **how) -> Result:
+    """Run the chains, and say what is wrong with their draws."""
+    seed = root if root.spawn_key else root.entropy
+    result = run_tasks(tasks, settings, seed, **how)
+    result.warmup_gradients[0] += extra_gradients
+    made = result.draws.shape[1]
+    if made and tasks[0].refresh_probability is None:
+        result.warnings.extend(diagnose(result, tasks[0].target))
+    for message in result.warnings:
+        warnings.warn(message, SamplingWarning, stacklevel=3)
+    return result
+
+
+def run_tasks(
+    tasks: list[ChainTask], settings: Settings, seed: Any, *, cores, progress, **how
+) -> Result:
+    """Run chains and collect what they made.
+
+    Raises what a chain raised, with the draws so far in the attribute `result` of the exception;
+    and KeyboardInterrupt if the run was cut short before there was anything to keep.
+    """
+    out, outputs, interrupted = run_chains(tasks, cores=cores, progress=progress, **how)
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
-    kept = _longest_rectangle([len(o.draws) for o in outputs])
+    kept = longest_rectangle([len(o.draws) for o in outputs])
     if not kept:  # then keep the warm-up, where it was asked for
-        kept = _longest_rectangle([len(o.warmup_draws) for o in outputs])
+        kept = longest_rectangle([len(o.warmup_draws) for o in outputs])
     result = None
     if kept:
-        result = _collect(out, outputs, kept, tasks[0], settings, root)
+        result = _collect(out, outputs, kept, tasks[0], settings, seed)
         result.interrupted = interrupted
-        result.warmup_gradients[0] += extra_gradients
     if errors:
         k, error = errors[0]
         note = f"Raised in chain {k}, after {len(outputs[k].draws)} of {tasks[k].draws} draws."
@@ -275,18 +297,14 @@ def _run(tasks, settings, root, extra_gradients, *, cores, progress, executor) -
     if interrupted and result is None:
         raise KeyboardInterrupt
     assert result is not None
-    made = result.draws.shape[1]
     if interrupted:
+        made = result.draws.shape[1]
         what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"
         result.warnings.append(f"Interrupted: {what}, of {len(kept)} chains, are kept.")
-    if made and tasks[0].refresh_probability is None:
-        result.warnings.extend(diagnose(result, tasks[0].target))
-    for message in result.warnings:
-        warnings.warn(message, SamplingWarning, stacklevel=3)
     return result
 
 
-def _longest_rectangle(lengths: list[int]) -> list[int]:
+def longest_rectangle(lengths: list[int]) -> list[int]:
     """The chains to keep of a run that was cut short: as many draws in all as can be had with
     equal lengths.
     """
@@ -301,7 +319,7 @@ def _warmup_length(result: Result) -> int:
     return 0 if result.warmup_draws is None else result.warmup_draws.shape[1]
 
 
-def _collect(out, outputs, kept, task: ChainTask, settings, root) -> Result:
+def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
     length = min(len(outputs[k].draws) for k in kept)
     tuned = [outputs[k].tuned for k in kept]
     whole = len(kept) == len(outputs) and length == out.shape[1]
@@ -312,7 +330,7 @@ def _collect(out, outputs, kept, task: ChainTask, settings, root) -> Result:
         stats=stats_from_rows(rows, tuned),
         settings=tuned,
         options=settings,
-        seed=root if root.spawn_key else root.entropy,
+        seed=seed,
         names=task.target.names,
         tune=task.tune,
         warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
@@ -324,4 +342,9 @@ def _collect(out, outputs, kept, task: ChainTask, settings, root) -> Result:
         result.warmup_draws = np.stack([outputs[k].warmup_draws[:length] for k in kept])
         warm = np.stack([outputs[k].warmup_stats[:length] for k in kept])
         result.warmup_stats = stats_from_rows(warm, tuned)
+        made_with = np.stack([outputs[k].warmup_tuned[:length] for k in kept])
+        for j, name in enumerate(TUNED_NAMES):
+            name = "step_size_bar" if name == "step_size" else name
+            dtype = result.warmup_stats[name].dtype
+            result.warmup_stats[name] = made_with[..., j].astype(dtype)
     return result

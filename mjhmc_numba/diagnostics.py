@@ -13,7 +13,7 @@ STUCK_STAY = 100  # rings without a move
 LARGEST_R_HAT = 1.2  # far above what a run that is only short would have
 FEWEST_DRAWS = 100  # for an R-hat worth the name
 FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
-BLOCK = 1 << 21  # numbers of the draws taken at a time, so that a large result is not copied
+BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
 
 
 def diagnose(result: Result, target: Target | None = None) -> list[str]:
@@ -45,9 +45,11 @@ def _divergences(result: Result) -> list[str]:
     if not diverging.any():
         return []
     return [
-        f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be "
-        "regions of high curvature that the chains do not enter. Raise target_accept, or "
-        "give the density an easier parametrisation."
+        (
+            f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be "
+            "regions of high curvature that the chains do not enter. Raise target_accept, or "
+            "give the density an easier parametrisation."
+        )
     ]
 
 
@@ -56,8 +58,10 @@ def _caps(result: Result) -> list[str]:
     if not capped:
         return []
     return [
-        f"{capped} draws were cut short at max_jumps or max_gradients, so they are not quite "
-        "exact. Lower draw_interval or raise the caps."
+        (
+            f"{capped} draws were cut short at max_jumps or max_gradients, so they are not quite "
+            "exact. Lower draw_interval or raise the caps."
+        )
     ]
 
 
@@ -79,9 +83,11 @@ def _disagreement(result: Result) -> list[str]:
     worst = bad[np.argmax(np.nan_to_num(r_hat[bad], nan=np.inf))]
     named = _some([result.names[j] for j in bad])
     return [
-        f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they have not mixed, or "
-        "there is nothing to agree on because the density does not fall off. Run longer, give the "
-        "density an easier parametrisation, or check that it has a finite integral."
+        (
+            f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they have not mixed, or "
+            "there is nothing to agree on because the density does not fall off. Run longer, give the "
+            "density an easier parametrisation, or check that it has a finite integral."
+        )
     ]
 
 

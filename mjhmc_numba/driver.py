@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures as futures
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +20,13 @@ from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.start import find_start
 from mjhmc_numba.warmup.tuner import first_guess
 
-__all__ = ["ChainOutput", "ChainTask", "run_chains"]
+__all__ = ["ChainOutput", "ChainRun", "ChainTask", "TUNED_NAMES", "run_chains"]
 
 POLL_SECONDS = 0.05
 RECORD_ROWS = 4096
+
+# What the warm-up changes from draw to draw.
+TUNED_NAMES = ("step_size", "refresh_rate", "num_steps", "draw_interval")
 
 
 @dataclass
@@ -48,6 +52,7 @@ class ChainOutput:
     stats: np.ndarray
     warmup_draws: np.ndarray
     warmup_stats: np.ndarray
+    warmup_tuned: np.ndarray  # (warm-up draw, len(TUNED_NAMES)): what it was made with
     warmup_gradients: int = 0
     tuned: Tuned | None = None
     jumps: dict[str, np.ndarray] | None = None
@@ -63,6 +68,7 @@ class ChainRun:
     process: Process | None = None
     warmup_made: int = 0
     made: int = 0
+    sampling: bool = False
     finished: bool = False
     aborted: threading.Event = field(default_factory=threading.Event)
 
@@ -73,8 +79,10 @@ class ChainRun:
         task = self.task
         width = len(STAT_NAMES)
         self.stats = np.empty((task.draws, width))
-        self.warmup_draws = np.empty((task.tune if task.keep_warmup else 0, task.target.ndim))
-        self.warmup_stats = np.empty((task.tune if task.keep_warmup else 0, width))
+        kept = task.tune if task.keep_warmup else 0
+        self.warmup_draws = np.empty((kept, task.target.ndim))
+        self.warmup_stats = np.empty((kept, width))
+        self.warmup_tuned = np.empty((kept, len(TUNED_NAMES)))
         self.parts: list[tuple[np.ndarray, ...]] = []
         self.warmup_gradients = 0
         error: BaseException | None = None
@@ -92,6 +100,7 @@ class ChainRun:
             self.stats[: self.made],
             self.warmup_draws[:kept],
             self.warmup_stats[:kept],
+            self.warmup_tuned[:kept],
             self.warmup_gradients,
             self.process.tuned if self.process else None,
             self._jumps(),
@@ -115,6 +124,8 @@ class ChainRun:
             tuner.begin(self.process)
             draw, stats = np.empty((1, x.size)), np.empty((1, len(STAT_NAMES)))
             for k in range(task.tune):
+                if task.keep_warmup:
+                    self.warmup_tuned[k] = [getattr(self.process.tuned, n) for n in TUNED_NAMES]
                 self._fill(draw, stats, 0)
                 if self.aborted.is_set():
                     return
@@ -129,6 +140,7 @@ class ChainRun:
         self.process.state["n_steps"] = 0
 
     def _sample(self) -> None:
+        self.sampling = True
         try:
             self._fill(self.out, self.stats, 0, count=True)
         finally:
@@ -185,13 +197,20 @@ class ChainRun:
         if self.process is not None:
             self.process.abort()
 
+    def draws_so_far(self) -> tuple[np.ndarray, np.ndarray]:
+        """Draws and rows of statistics that are finished (views); from any thread."""
+        if not self.sampling or self.process is None:
+            return self.out[:0], np.empty((0, len(STAT_NAMES)))
+        made = int(self.process["done"])
+        return self.out[:made], self.stats[:made]
+
     def progress(self) -> ChainProgress:
         """How far the chain is."""
         task, process = self.task, self.process
         total = task.tune + task.draws
         if process is None:
             return ChainProgress(0, total)
-        warming = self.warmup_made < task.tune
+        warming = not self.sampling
         done = self.warmup_made if warming else task.tune + int(process["done"])
         phase = "done" if self.finished else "warmup" if warming else "draws"
         return ChainProgress(
@@ -211,9 +230,18 @@ def _run_task(task: ChainTask) -> ChainOutput:
 
 
 def run_chains(
-    tasks: list[ChainTask], *, cores: int | None, progress: bool, executor: Any = None
+    tasks: list[ChainTask],
+    *,
+    cores: int | None,
+    progress: bool,
+    executor: Any = None,
+    on_start: Callable[[list[ChainRun]], None] | None = None,
 ) -> tuple[np.ndarray, list[ChainOutput], bool]:
-    """Run all chains; returns (draws (chain, draw, d), outputs, interrupted)."""
+    """Run all chains; returns (draws (chain, draw, d), outputs, interrupted).
+
+    `on_start` gets the chains before they run, to look at them or to abort them from another
+    thread.
+    """
     d, draws = tasks[0].target.ndim, tasks[0].draws
     out = np.empty((len(tasks), draws, d))
     if executor is not None:
@@ -222,8 +250,9 @@ def run_chains(
             out[k, : len(output.draws)] = output.draws
         return out, outputs, False
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
+    if on_start is not None:
+        on_start(runs)
     workers = min(len(runs), cores or os.cpu_count() or 1)
-    interrupted = False
     with futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool:
         waiting = [pool.submit(run.run) for run in runs]
         try:
@@ -231,10 +260,9 @@ def run_chains(
         except BaseException as error:  # the pool waits for its threads, so they must end
             for run in runs:
                 run.abort()
-            interrupted = isinstance(error, KeyboardInterrupt)
-            if not interrupted:
+            if not isinstance(error, KeyboardInterrupt):
                 raise
-    return out, [f.result() for f in waiting], interrupted
+    return out, [f.result() for f in waiting], any(run.aborted.is_set() for run in runs)
 
 
 def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:
@@ -246,7 +274,8 @@ def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:
             outputs.append(future.result())
         except Exception as error:
             nothing, no_stats = np.empty((0, task.target.ndim)), np.empty((0, len(STAT_NAMES)))
-            outputs.append(ChainOutput(nothing, no_stats, nothing, no_stats, error=error))
+            no_tuned = np.empty((0, len(TUNED_NAMES)))
+            outputs.append(ChainOutput(nothing, no_stats, nothing, no_stats, no_tuned, error=error))
     return outputs
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import typeof
 
+from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, control, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
 from mjhmc_numba.metric import Metric
@@ -53,6 +55,8 @@ class Process:
         *,
         record: int = 0,
     ):
+        if record and settings.method_code != layout.COMPETING:
+            raise SettingsError("A jump record needs method='competing', which knows all rates.")
         d, capacity = target.ndim, _capacity(target.ndim)
         self.target, self.settings, self.rng = target, settings, rng
         self.rungs = np.zeros((3, capacity, d))
@@ -68,8 +72,17 @@ class Process:
     @staticmethod
     def compile_kernel() -> None:
         """Load the kernel from its cache, or compile it, before anybody waits for a draw."""
-        state, draws = np.zeros(1, layout.STATE), np.empty((0, 1))
-        chain.run_ticks(state, draws, np.empty((0, len(layout.STAT_NAMES))))
+        state, x = np.zeros(1, layout.STATE), np.empty(1)
+        draws, stats = np.empty((0, 1)), np.empty((0, len(layout.STAT_NAMES)))
+        for entry, arguments in (
+            (chain.start_process, (state, x)),
+            (chain.move_process, (state, x)),
+            (chain.settle_process, (state,)),
+            (chain.restart_process, (state,)),
+            (chain.probe_step, (state, x, x, 0.0, 1, False, 0.0)),
+            (chain.run_ticks, (state, draws, stats)),
+        ):
+            entry.compile(tuple(typeof(argument) for argument in arguments))
 
     def _set(self, **values) -> None:
         for name, value in values.items():

@@ -211,6 +211,10 @@ class ReferenceProcess:
         v = self._fresh_momentum() if new_momentum else self.s * self.here.v
         self._begin_ladder(x, v, grad, logp)
 
+    def settle(self) -> None:
+        """Settle what is left open for later, before somebody else moves."""
+        self._settle_flip()
+
     def move(self, x: np.ndarray) -> None:
         """Go on at x, where somebody else has moved to; the momentum is kept."""
         self._begin_at(np.array(x, dtype=float), new_momentum=False)
@@ -319,14 +323,11 @@ class ReferenceProcess:
         return max(rings, 1) / self.g_max
 
     def _start_clocks(self) -> None:
-        """Poisson clocks; or regular ones with a random phase, refreshes half-way between rings."""
-        if self.poisson:
-            self.next_ring = self.now + self._ring_gap()
-            self.next_refresh = self.now + self._refresh_gap()
-        else:
-            gap = self._ring_gap()
-            self.next_ring = self.now + uniform(self.rng) * gap
-            self.next_refresh = self.next_ring + self._refresh_gap() - gap / 2
+        """Poisson clocks; or regular ones, refreshes half-way between rings."""
+        self.next_ring = self.now + self._ring_gap()
+        if not self.poisson:
+            self.next_ring -= 0.5 / self.g_max
+        self.next_refresh = self.now + self._refresh_gap()
         self.entered = self.now
         self.total_rate = 0.0
 
@@ -425,7 +426,8 @@ class ReferenceProcess:
                 return
             jumps = counts["n_L"] + counts["n_F"] + counts["n_R"]
             if jumps >= settings.max_jumps or counts["n_steps"] >= settings.max_gradients:
-                return self._skip_to_tick()
+                self._skip_to_tick()
+                return
             if self.next_refresh <= self.next_ring:
                 self._refresh_event()
             else:

@@ -27,9 +27,11 @@ def stats_from_rows(rows: np.ndarray, tuned: Sequence[Tuned]) -> dict[str, np.nd
         stats[name] = np.array(column[name])
     stats["acceptance_rate"] = _last_known(column["acceptance_rate"])
     shape = rows.shape[:2]
-    for name in ("refresh_rate", "num_steps", "draw_interval"):
+    for name in ("step_size", "refresh_rate", "num_steps", "draw_interval"):
         values = np.array([getattr(t, name) for t in tuned])
-        stats[name] = np.broadcast_to(values[:, None], shape).copy()
+        # `step_size` itself is that of the ladder, jittered around this one.
+        key = "step_size_bar" if name == "step_size" else name
+        stats[key] = np.broadcast_to(values[:, None], shape).copy()
     return stats
 
 

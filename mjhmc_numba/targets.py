@@ -621,10 +621,11 @@ def product_of_experts(ndim: int = 36, experts: int = 72, *, seed: int = 0) -> D
 
     By default 72 experts on patches of 6 x 6, as in the paper (in a comment of its LaTeX source):
     filters with a quarter of their entries active, drawn uniformly with mean 0. There
-    :math:`\alpha` is "chosen from a random normal distribution", which would make half of the
-    experts repel and the product improper. Here :math:`\alpha_e = 3/2 + |n_e|` with standard
-    normal :math:`n_e`: every expert is a t of more than two degrees of freedom, and since the
-    filters span the space (which is checked) the product is proper with finite variances.
+    :math:`\alpha` is "chosen from a random normal distribution", so that half of the experts would
+    repel and the product would in general not be a distribution. Here
+    :math:`\alpha_e = 3/2 + |n_e|` with standard normal :math:`n_e`: every expert is a t of more
+    than two degrees of freedom, and since the filters span the space (which is checked) the
+    product is proper with finite variances.
 
     By symmetry the mean is 0. The variances are not known, and there are no exact draws, unless
     there are as many experts as dimensions.

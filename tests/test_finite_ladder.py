@@ -137,6 +137,15 @@ def test_own_g_equal_to_a_named_one_gives_the_same_generator():
         np.testing.assert_allclose(own, named, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("height", [600.0, 800.0, 1e6, math.inf])
+def test_own_bounded_g_leaves_a_state_of_vanishing_probability_as_the_named_one_does(height):
+    energies = [0.0, height, 0.3]
+    named = mjhmc_generator(energies, "metropolis")
+    own = mjhmc_generator(energies, lambda t: min(1.0, t))
+    assert named[1, 2] == 1.0
+    np.testing.assert_allclose(own, named, rtol=1e-12, atol=1e-12)
+
+
 EXTREMES = [x * sign for x in (700.0, 745.0, 1400.0, 1e4, 1e6, math.inf) for sign in (1, -1)]
 EXTREMES += [math.nan, 0.0, 1e-300]
 

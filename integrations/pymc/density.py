@@ -134,6 +134,13 @@ class ModelDensity:
                 moved |= self._inputs.set(k, point[source], source)
         return moved
 
+    def others(self) -> dict[str, np.ndarray]:
+        """The variables that other step methods move, as this density sees them (copies)."""
+        if self._inputs is None:
+            return {}
+        seen = zip(self._sources, self._inputs.arrays, strict=False)
+        return {source: array.copy() for source, array in seen if isinstance(source, str)}
+
     def update_data(self, *, by_identity: bool = False) -> bool:
         """Take over data that changed in the model; says whether any did.
 

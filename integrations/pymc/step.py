@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import time
 from dataclasses import field
 from typing import Any
@@ -15,22 +17,31 @@ from pymc.vartypes import continuous_types
 from rich.progress import TextColumn
 from rich.table import Column
 
-from mjhmc_numba.errors import InitialPointError, SettingsError
+from mjhmc_numba.api import check_fixed, choose_settings
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
-from mjhmc_numba.process import Process
+from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.settings import Settings
+from mjhmc_numba.pymc.start import chain_seed, find_start
+from mjhmc_numba.pymc.stats import COLUMN, STATS
+from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.target import Target
 from mjhmc_numba.warmup.tuner import Tuner, first_guess
 
 __all__ = ["DEFAULT_TUNE", "MJHMC"]
 
 DEFAULT_TUNE = 1000
-JITTER = 1.0  # starts are uniform within this distance in each unconstrained dimension, as PyMC's
-JITTER_TRIES = 50
-KEPT_DIVERGENCES = 100
 
-_ROW = {name: k for k, name in enumerate(STAT_NAMES)}
-_COUNTS = {name: _ROW[name] for name in ("n_L", "n_F", "n_R", "longest_stay", "n_refined")}
+STUCK_STAY = 100  # looks at the neighbours without a move
+LOW_ACCEPTANCE = 0.5
+ACCEPTANCE_DRAWS = 200  # after tuning, over which it is averaged
+
+_N_STEPS, _N_DIVERGING, _N_CAPPED = (COLUMN[n] for n in ("n_steps", "n_diverging", "n_capped"))
+_N_L, _N_F, _N_R = (COLUMN[n] for n in ("n_L", "n_F", "n_R"))
+_STAY, _REFINED, _STEP = (COLUMN[n] for n in ("longest_stay", "n_refined", "step_size"))
+_ENERGY, _ERROR, _ACCEPTANCE = (COLUMN[n] for n in ("energy", "energy_error", "acceptance_rate"))
+_LP = COLUMN["lp"]
+
+_SHOWN = ("divergences", "step_size", "tree_size")
 
 
 @dataclass_state
@@ -48,7 +59,9 @@ class MJHMC(BlockedStep):
     """Markov jump HMC on some or all continuous variables of a model.
 
     Use it as ``pm.sample(step=MJHMC())``. Step size, metric, integrator, refresh rate and draw
-    interval are found in PyMC's tuning phase.
+    interval are found in PyMC's tuning phase. Beside other step methods (`Metropolis`, a Gibbs
+    sampler, another `MJHMC`) each call continues the process on the density as the others have left
+    it.
 
     Parameters
     ----------
@@ -60,45 +73,21 @@ class MJHMC(BlockedStep):
     blocked : sample all variables together
     jitter : start each tuned chain at a random point near the given one (PyMC jitters the
         starts of its own NUTS only)
-    tune : tuning draws that the schedule is made for, where PyMC does not tell (PyMC 5)
+    tune : tuning draws that the schedule is made for; those of `pm.sample` by default
     settings, **options : see `mjhmc_numba.Settings`; unknown ones raise. With `step_size`,
         `num_steps`, `refresh_rate`, `draw_interval`, ``rates="sqrt"`` and
         ``integrator="leapfrog"`` it is the paper's sampler.
+
+    Notes
+    -----
+    The statistics of a draw are explained in `mjhmc_numba.pymc.stats`.
     """
 
     name = "mjhmc"
     default_blocked = True
     default_tune_steps = DEFAULT_TUNE
+    stats_dtypes_shapes = STATS
     _state_class = MJHMCState
-
-    # Names and types as NUTS has them where both have a thing; ArviZ knows tree_size as
-    # n_steps (gradients), mean_tree_accept as acceptance_rate and model_logp as lp.
-    stats_dtypes_shapes = {
-        "tune": (bool, []),
-        "step_size": (np.float64, []),
-        "step_size_bar": (np.float64, []),
-        "mean_tree_accept": (np.float64, []),
-        "tree_size": (np.float64, []),
-        "diverging": (bool, []),
-        "divergences": (int, []),
-        "energy": (np.float64, []),
-        "energy_error": (np.float64, []),
-        "model_logp": (np.float64, []),
-        "process_time_diff": (np.float64, []),
-        "perf_counter_diff": (np.float64, []),
-        "perf_counter_start": (np.float64, []),
-        "refresh_rate": (np.float64, []),
-        "draw_interval": (np.float64, []),
-        "holding_time": (np.float64, []),
-        "num_steps": (np.int64, []),
-        "n_jumps": (np.int64, []),
-        "n_L": (np.int64, []),
-        "n_F": (np.int64, []),
-        "n_R": (np.int64, []),
-        "longest_stay": (np.int64, []),
-        "n_refined": (np.int64, []),
-        "warning": (SamplerWarning, None),
-    }
 
     def __init__(
         self,
@@ -110,25 +99,31 @@ class MJHMC(BlockedStep):
         compile_kwargs=None,
         blocked: bool = True,
         jitter: bool = True,
-        tune: int = DEFAULT_TUNE,
+        tune: int | None = None,
         settings: Settings | None = None,
         **options,
     ):
-        if settings is not None and options:
-            raise SettingsError(f"Give settings= or {', '.join(options)}, not both.")
-        self.settings = settings if settings is not None else Settings.create(options)
-        if vars is not None and set(_names(vars)) == set(_names(model.value_vars)):
-            vars = None if not _has_discrete(model) else vars  # noqa: A001
+        self.settings = choose_settings(settings, options)
         self.density = ModelDensity(
             model, vars, initial_point=initial_point, compile_kwargs=compile_kwargs
         )
-        self.settings.fixed_metric(self.density.ndim)
+        self.settings.fixed_metric(self.density.ndim)  # raises if it does not fit
         self.vars = self.density.value_vars
         self.jitter = jitter
         self.rng = get_random_generator(rng)
-        self.tune = True
-        self._default_tune = tune
+        self._given_tune = tune
+        layout = self.density.layout
+        self._names = layout.names
+        # What is needed to make a variable of a part of the vector: None where nothing is.
+        self._parts = [
+            (name, part, None if len(shape) == 1 else shape, None if dtype == "float64" else dtype)
+            for name, part, shape, dtype in zip(
+                layout.names, layout.slices, layout.shapes, layout.dtypes, strict=True
+            )
+        ]
         self._begin_chain(tune)
+        # Compiled here and not in a worker, so that forked workers find the machine code.
+        self._target: Target | None = self.density.target()
         Process.compile_kernel()
 
     # ------------------------------------------------------------------- PyMC's hooks
@@ -136,22 +131,26 @@ class MJHMC(BlockedStep):
     def set_rng(self, rng) -> None:
         """A new chain begins (PyMC 5)."""
         self.rng = get_random_generator(rng, copy=False)
-        self._begin_chain(self._default_tune)
+        self._begin_chain(_tune_of_caller())
 
     def setup_chain(self, rng, tune: int, draws: int) -> None:
         """A new chain begins (PyMC 6)."""
         self.rng = get_random_generator(rng, copy=False)
         self._begin_chain(tune)
 
-    def _begin_chain(self, tune: int) -> None:
+    def _begin_chain(self, tune: int | None) -> None:
+        if self._given_tune is not None:
+            tune = self._given_tune
+        self.planned_tune = DEFAULT_TUNE if tune is None else tune
         self.tune = True
-        self.planned_tune = tune
         self.iter_count = 0
         self.divergences = 0
         self._process: Process | None = None
         self._tuner: Tuner | None = None
         self._saved: dict | None = None
-        self._target: Any = None
+        self._is_alone = len(self._names) == len(self.density.model.value_vars)
+        self._acceptance = math.nan
+        self._watch = {"draws": 0, "acceptance": 0.0, "told": []}
 
     def reset_tuning(self, start=None) -> None:
         """Tune again from the next draw on."""
@@ -170,109 +169,173 @@ class MJHMC(BlockedStep):
             return Competence.COMPATIBLE
         return Competence.INCOMPATIBLE
 
-    # -------------------------------------------------------------------------- steps
+    # -------------------------------------------------------------------------- a step
 
     def step(self, point):
         """Advance to the next draw."""
         started, cpu = time.perf_counter(), time.process_time()
-        moved = self.density.update_others(point) | self.density.update_data(by_identity=True)
-        x = self.density.layout.ravel(point)
         if self._process is None:
-            self._start(x, point)
-        process = self._process
+            self._begin(point)
+        process, density, row = self._process, self.density, self._row
         assert process is not None
-        if self.iter_count > 0 and (moved or not np.array_equal(x, process.x)):
-            if moved:
-                process.connect()
-            process.move(x)
-        _, status = process.run(self._draw, self._row)
+        moved = density.update_others(point) | density.update_data(by_identity=True)
+        if moved or self._bytes(point) != self._seen:
+            self._follow(process, density.layout.ravel(point))
+        tuned = process.tuned
+        _, status = process.run(self._draws, self._rows)
         if status == DENSITY_RAISED:
             raise process.error()
         if self.tune and self._tuner is not None:
-            self._tuner.update(process, self._row[0])
-        new = dict(point)
-        new.update(self.density.layout.unravel(self._draw[0].copy()))
-        stats = self._stats(self._row[0])
+            self._tuner.update(process, row)
+        if not self._is_alone:
+            process.settle()
+        new = self._point(point)
+        self._seen = self._bytes(new)
+        stats = self._stats(row.tolist(), tuned)
         self.iter_count += 1
         stats["perf_counter_start"] = started
         stats["perf_counter_diff"] = time.perf_counter() - started
         stats["process_time_diff"] = time.process_time() - cpu
         return new, [stats]
 
-    def _start(self, x: np.ndarray, point) -> None:
+    def _bytes(self, point) -> bytes:
+        """Our variables as bytes: the quickest way to see whether any of them has moved."""
+        return b"".join([point[name].tobytes() for name in self._names])
+
+    def _point(self, point) -> dict[str, np.ndarray]:
+        """The point with our variables at the new draw, in the same order, as PyMC wants it."""
+        draw = self._draws[0].copy()
+        new = dict(point)
+        for name, part, shape, dtype in self._parts:
+            value = draw[part]
+            if shape is not None:
+                value = value.reshape(shape)
+            new[name] = value if dtype is None else value.astype(dtype)
+        return new
+
+    def _follow(self, process: Process, x: np.ndarray) -> None:
+        """Go on where others have moved to, on the density as they left it."""
+        if self._is_alone:
+            # Nobody was expected to, so a flip may be unsettled: draw the momentum anew, once.
+            self._is_alone = False
+            process.start(x)
+        else:
+            process.move(x)
+
+    # ------------------------------------------------------------- the start of a chain
+
+    def _begin(self, point) -> None:
         """Make the process at its first draw, or as it was saved."""
-        self._target = self.density.target()
-        ndim = self.density.ndim
-        self._draw = np.empty((1, ndim))
-        self._row = np.empty((1, len(STAT_NAMES)))
+        density = self.density
+        if self._target is None:
+            self._target = density.target()
+        self._draws = np.empty((1, density.ndim))
+        self._rows = np.empty((1, len(STAT_NAMES)))
+        self._row = self._rows[0]
         if self._saved is not None:
-            self._restore(self._saved)
-            return
-        if not self.tune:
-            _check_all_given(self.settings)
-        x = self._jittered(x, point) if self.tune and self.jitter else x
-        if not self._is_fine(x):
-            self.density.check_start(point)
-        words = self.rng.integers(1, 2**64, size=4, dtype=np.uint64, endpoint=False)
-        process = Process(self._target, self.settings, first_guess(self.settings, ndim), words)
+            self._restore(self._target, self._saved)
+        else:
+            density.update_others(point)
+            density.update_data()
+            self._start(self._target, point)
+
+    def _start(self, target: Target, point) -> None:
+        tune = self.planned_tune if self.tune else 0
+        check_fixed(self.settings, tune)
+        x = find_start(self.density, target, point, self.rng, jitter=self.jitter and tune > 0)
+        seed = chain_seed(self.rng)
+        process = Process(
+            target, self.settings, first_guess(self.settings, x.size), random_words(seed)
+        )
         process.start(x)
-        if self.tune and self.planned_tune > 0:
-            seed = self.rng.integers(2**63)
-            self._tuner = Tuner(self.settings, ndim, self.planned_tune, np.random.default_rng(seed))
+        if tune > 0:
+            rng = np.random.default_rng(seed.spawn(1)[0])
+            self._tuner = Tuner(self.settings, x.size, tune, rng)
             self._tuner.begin(process)
         self._process = process
+        # The process may have started elsewhere than at the given point: that is no move.
+        self._seen = self._bytes(point)
 
-    def _is_fine(self, x) -> bool:
-        logp, grad = self._target.logp_and_grad(x)
-        return bool(np.isfinite(logp) and np.isfinite(grad).all())
+    # ---------------------------------------------------------------------- statistics
 
-    def _jittered(self, x, point) -> np.ndarray:
-        for _ in range(JITTER_TRIES):
-            near = x + self.rng.uniform(-JITTER, JITTER, x.size)
-            if self._is_fine(near):
-                return near
-        self.density.check_start(point)  # says what is wrong, if the point itself is
-        raise InitialPointError(
-            f"None of {JITTER_TRIES} random points around the initial one has a finite density. "
-            "Give initvals further inside the support, or MJHMC(jitter=False)."
-        )
-
-    def _stats(self, row) -> dict[str, Any]:
-        process = self._process
-        assert process is not None
-        tuned = process.tuned
-        diverging = row[_ROW["n_diverging"]] > 0
+    def _stats(self, row: list[float], tuned: Tuned) -> dict[str, Any]:
+        diverging = row[_N_DIVERGING] > 0
         if diverging and not self.tune:
             self.divergences += 1
-        accepted = row[_ROW["acceptance_rate"]]
-        if np.isfinite(accepted):
-            self._accepted = float(accepted)
-        counts = {name: int(row[k]) for name, k in _COUNTS.items()}
-        n_jumps = counts["n_L"] + counts["n_F"] + counts["n_R"]
+        if row[_ACCEPTANCE] == row[_ACCEPTANCE]:  # NaN where nothing was tried
+            self._acceptance = row[_ACCEPTANCE]
+        moves, flips, refreshes = int(row[_N_L]), int(row[_N_F]), int(row[_N_R])
+        n_jumps = moves + flips + refreshes
         return {
             "tune": self.tune,
-            "step_size": row[_ROW["step_size"]],
+            "step_size": row[_STEP],
             "step_size_bar": tuned.step_size,
-            "mean_tree_accept": getattr(self, "_accepted", np.nan),
-            "tree_size": row[_ROW["n_steps"]],
-            "diverging": bool(diverging),
-            "divergences": int(self.divergences),
-            "energy": row[_ROW["energy"]],
-            "energy_error": row[_ROW["energy_error"]],
-            "model_logp": row[_ROW["lp"]],
+            "mean_tree_accept": self._acceptance,
+            "tree_size": row[_N_STEPS],
+            "diverging": diverging,
+            "divergences": self.divergences,
+            "energy": row[_ENERGY],
+            "energy_error": row[_ERROR],
+            "model_logp": row[_LP],
             "refresh_rate": tuned.refresh_rate,
             "draw_interval": tuned.draw_interval,
             "holding_time": tuned.draw_interval / max(n_jumps, 1),
             "num_steps": tuned.num_steps,
             "n_jumps": n_jumps,
-            **counts,
-            "warning": self._warning() if diverging else None,
+            "n_L": moves,
+            "n_F": flips,
+            "n_R": refreshes,
+            "longest_stay": int(row[_STAY]),
+            "n_refined": int(row[_REFINED]),
+            "n_capped": int(row[_N_CAPPED]),
+            "warning": self._warning(row, diverging),
         }
 
-    def _warning(self) -> SamplerWarning:
-        kind = WarningType.TUNING_DIVERGENCE if self.tune else WarningType.DIVERGENCE
-        message = "An integrator step met a divergence: the energy error was large or infinite."
+    def _warning(self, row: list[float], diverging: bool) -> SamplerWarning | None:
+        """A divergence, for the record; or, once a chain, what else is wrong and what to do."""
+        if self.tune:
+            kind = WarningType.TUNING_DIVERGENCE
+        else:
+            advice = self._advice(row)
+            if advice is not None:
+                return SamplerWarning(*advice, "warn", self.iter_count)
+            kind = WarningType.DIVERGENCE
+        if not diverging:
+            return None
+        message = "An integrator step gained too much energy, or left the support."
         return SamplerWarning(kind, message, "debug", self.iter_count)
+
+    def _advice(self, row: list[float]) -> tuple[WarningType, str] | None:
+        watch = self._watch
+        watch["draws"] += 1
+        if watch["draws"] <= ACCEPTANCE_DRAWS and self._acceptance == self._acceptance:
+            watch["acceptance"] += self._acceptance / ACCEPTANCE_DRAWS
+        if row[_STAY] > STUCK_STAY and self._tell("stuck"):
+            message = (
+                f"A chain stayed at one point for {row[_STAY]:.0f} looks at its neighbours: it was "
+                "stuck. Raise target_accept of MJHMC, tune longer, or reparameterize."
+            )
+            return WarningType.BAD_ACCEPTANCE, message
+        if row[_N_CAPPED] > 0 and self._tell("capped"):
+            message = (
+                "A draw was cut short at max_jumps or max_gradients, so it is not quite exact. "
+                "Lower draw_interval of MJHMC or raise these caps."
+            )
+            return WarningType.BAD_PARAMS, message
+        if watch["draws"] == ACCEPTANCE_DRAWS and watch["acceptance"] < LOW_ACCEPTANCE:
+            message = (
+                f"The mean acceptance of a chain is {watch['acceptance']:.2f}: its step size does "
+                "not fit where the chain is now. Tune longer, or raise target_accept of MJHMC."
+            )
+            return WarningType.BAD_ACCEPTANCE, message
+        return None
+
+    def _tell(self, what: str) -> bool:
+        """Whether it has not been said of this chain."""
+        is_new = what not in self._watch["told"]
+        if is_new:
+            self._watch["told"].append(what)
+        return is_new
 
     # -------------------------------------------------------------- saving and pickling
 
@@ -281,22 +344,32 @@ class MJHMC(BlockedStep):
         """The state of the chain as arrays and numbers; None before its first draw."""
         if self._process is None:
             return self._saved
-        saved = {"process": self._process.save(), "tuner": None}
-        if self._tuner is not None:
-            saved["tuner"] = self._tuner.save()
-        return saved
+        return {
+            "process": self._process.save(),
+            "tuner": None if self._tuner is None else self._tuner.save(),
+            "others": self.density.others(),
+            "seen": self._seen,
+            "is_alone": self._is_alone,
+            "acceptance": None if math.isnan(self._acceptance) else self._acceptance,
+            "watch": {**self._watch, "told": list(self._watch["told"])},
+        }
 
     @chain.setter
     def chain(self, saved: dict | None) -> None:
         self._process = self._tuner = None
         self._saved = saved
 
-    def _restore(self, saved: dict) -> None:
-        self._process = Process.restore(self._target, self.settings, saved["process"])
+    def _restore(self, target: Target, saved: dict) -> None:
+        self.density.update_others(saved["others"])
+        self._process = Process.restore(target, self.settings, saved["process"])
         if saved["tuner"] is not None:
-            rng = np.random.default_rng(0)
-            self._tuner = Tuner(self.settings, self.density.ndim, self.planned_tune, rng)
+            rng = np.random.default_rng(0)  # whose state is loaded
+            self._tuner = Tuner(self.settings, target.ndim, self.planned_tune, rng)
             self._tuner.load(saved["tuner"])
+        self._seen = saved["seen"]
+        self._is_alone = saved["is_alone"]
+        self._acceptance = math.nan if saved["acceptance"] is None else saved["acceptance"]
+        self._watch = {**saved["watch"], "told": list(saved["watch"]["told"])}
 
     def __getstate__(self):
         state = self.__dict__.copy()
@@ -311,32 +384,33 @@ class MJHMC(BlockedStep):
         columns = [
             TextColumn("{task.fields[divergences]}", table_column=Column("Divergences", ratio=1)),
             TextColumn("{task.fields[step_size]:0.2f}", table_column=Column("Step size", ratio=1)),
-            TextColumn("{task.fields[tree_size]}", table_column=Column("Grads/draw", ratio=1)),
+            TextColumn("{task.fields[tree_size]:.0f}", table_column=Column("Grad evals", ratio=1)),
         ]
-        stats = {name: [0] * n_chains for name in ("divergences", "step_size", "tree_size")}
-        return columns, stats
+        return columns, {name: [0] * n_chains for name in _SHOWN}
 
     @staticmethod
     def _make_progressbar_update_functions():
         def update(stats):
-            shown = {name: stats[name] for name in ("divergences", "step_size", "tree_size")}
+            shown = {name: stats[name] for name in _SHOWN}
             return shown | {"failing": stats["divergences"] > 0}
 
         return (update,)
 
 
-def _names(variables) -> list[str]:
-    if not isinstance(variables, (list, tuple)):
-        variables = [variables]
-    return [v if isinstance(v, str) else v.name for v in variables]
+def _tune_of_caller() -> int | None:
+    """The number of tuning draws of the `pm.sample` that is calling us.
 
-
-def _has_discrete(model) -> bool:
-    return bool(model.discrete_value_vars)
-
-
-def _check_all_given(settings: Settings) -> None:
-    needed = ("step_size", "num_steps", "refresh_rate", "draw_interval")
-    missing = [name for name in needed if getattr(settings, name) is None]
-    if missing:
-        raise SettingsError(f"Without tuning (tune=0), give MJHMC {', '.join(missing)}.")
+    PyMC 5 does not tell a step method. Both of its sampling loops have it at hand where they call
+    `set_rng`, directly or through compound steps.
+    """
+    frame = sys._getframe(2)
+    for _ in range(8):
+        if frame is None:
+            break
+        where = (frame.f_globals.get("__name__"), frame.f_code.co_name)
+        if where == ("pymc.sampling.mcmc", "_iter_sample"):
+            return int(frame.f_locals["tune"])
+        if where == ("pymc.sampling.parallel", "_start_loop"):
+            return int(frame.f_locals["self"]._tune)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

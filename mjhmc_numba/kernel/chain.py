@@ -10,6 +10,7 @@ from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.integrators import integrate
 from mjhmc_numba.kernel.jump import settle_flip, start_clocks
 from mjhmc_numba.kernel.ladder import (
+    copy_vector,
     energy_of,
     logp_of,
     place,
@@ -18,7 +19,7 @@ from mjhmc_numba.kernel.ladder import (
     total_energy,
 )
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, scratch
-from mjhmc_numba.kernel.metric import draw_momentum
+from mjhmc_numba.kernel.metric import draw_momentum, kinetic_energy
 
 
 @kernel_jit
@@ -49,9 +50,9 @@ def restart_process(state):
     """Begin a new ladder where the process is, after its metric or its clocks have changed."""
     p = state[0]
     _, v, _ = rung(p, p.here)
-    draw_momentum(p, v)
+    kinetic = draw_momentum(p, v)
     p.direction = 1
-    start_ladder(p)
+    start_ladder(p, kinetic)
     start_clocks(p)
 
 
@@ -64,17 +65,16 @@ def probe_step(state, x, grad, logp, stages, harmonic, step_size):
     """
     p = state[0]
     end_x, end_v, end_grad = scratch(p, 1), scratch(p, 2), scratch(p, 3)
-    end_x[:] = x
-    end_grad[:] = grad
-    draw_momentum(p, end_v)
-    energy = total_energy(p, logp, end_v)
+    copy_vector(x, end_x)
+    copy_vector(grad, end_grad)
+    energy = total_energy(logp, draw_momentum(p, end_v))
     usual_stages, usual_harmonic = p.stages, p.harmonic
     p.stages, p.harmonic = stages, harmonic
     raised, end_logp = integrate(p, step_size, 1, end_x, end_v, end_grad)
     p.stages, p.harmonic = usual_stages, usual_harmonic
     if raised or end_logp == -math.inf:
         return raised, math.inf
-    return False, total_energy(p, end_logp, end_v) - energy
+    return False, total_energy(end_logp, kinetic_energy(p, end_v, scratch(p, 0))) - energy
 
 
 @kernel_jit

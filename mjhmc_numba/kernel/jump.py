@@ -56,13 +56,15 @@ def refresh_gap(p):
 
 @kernel_jit
 def start_clocks(p):
-    """Set both clocks going; the regular ones with a random phase, refreshes amid two rings."""
-    if p.clock == CLOCK_POISSON:
-        p.next_ring = p.now + ring_gap(p)
-        p.next_refresh = p.now + refresh_gap(p)
-    else:
-        p.next_ring = p.now + uniform(random_stream(p)) * ring_gap(p)
-        p.next_refresh = p.next_ring + refresh_gap(p) - 0.5 * ring_gap(p)
+    """Set both clocks going.
+
+    The regular ones so that refreshes fall amid two rings, and on draws that are as far apart:
+    then a draw is the end of a whole path, and the next path begins there.
+    """
+    p.next_ring = p.now + ring_gap(p)
+    if p.clock != CLOCK_POISSON:
+        p.next_ring -= 0.5 / p.g_max
+    p.next_refresh = p.now + refresh_gap(p)
     p.entered = p.now
     p.scheduled = 0
 
@@ -134,8 +136,6 @@ def thinned_event(p):
         p.unsettled = 1
         p.unsettled_u = u
         p.unsettled_g = g_ahead
-        if p.record_capacity > 0:  # visits are written in order, and one a ring
-            return settle_flip(p)
     return False
 
 

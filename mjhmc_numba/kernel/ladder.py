@@ -55,14 +55,15 @@ def _set_levels(p, i, energy, logp):
 
 
 @kernel_jit
-def total_energy(p, logp, v):
+def total_energy(logp, kinetic):
     """H = -logp + kinetic energy; infinite wherever it is not finite."""
-    energy = kinetic_energy(p, v, scratch(p, 0)) - logp
+    energy = kinetic - logp
     return energy if math.isfinite(energy) else math.inf
 
 
 @kernel_jit
-def _copy(source, destination):
+def copy_vector(source, destination):
+    """Copy; a slice assignment would compile a shape check, which takes seconds."""
     for j in range(source.size):
         destination[j] = source[j]
 
@@ -74,7 +75,7 @@ def _apply_L(p, side, level, x, v, grad):
     raised, logp = integrate(p, side * p.ladder_step / pieces, p.num_steps * pieces, x, v, grad)
     if raised or logp == -math.inf:
         return raised, logp, math.inf
-    return False, logp, total_energy(p, logp, v)
+    return False, logp, total_energy(logp, kinetic_energy(p, v, scratch(p, 0)))
 
 
 @kernel_jit
@@ -87,9 +88,9 @@ def _same_level_back(p, side, level, i, energy):
     x, v, grad = rung(p, i)
     back_x, back_v, back_grad = scratch(p, 1), scratch(p, 2), scratch(p, 3)
     for coarser in range(level):
-        _copy(x, back_x)
-        _copy(v, back_v)
-        _copy(grad, back_grad)
+        copy_vector(x, back_x)
+        copy_vector(v, back_v)
+        copy_vector(grad, back_grad)
         raised, _, energy_back = _apply_L(p, -side, coarser, back_x, back_v, back_grad)
         if raised:
             return True, False
@@ -112,12 +113,12 @@ def extend_ladder(p, side):
             p.high -= 1
     level = 0
     while True:
-        _copy(base_x, x)
-        _copy(base_v, v)
-        _copy(base_grad, grad)
+        copy_vector(base_x, x)
+        copy_vector(base_v, v)
+        copy_vector(base_grad, grad)
         raised, logp, energy = _apply_L(p, side, level, x, v, grad)
         if raised:
-            _copy(x, scratch(p, 1))
+            copy_vector(x, scratch(p, 1))
             return True
         if abs(energy - base_energy) <= p.refine_threshold or level == p.refine_levels:
             break
@@ -152,10 +153,11 @@ def look(p, side):
 
 
 @kernel_jit
-def start_ladder(p):
+def start_ladder(p, kinetic):
     """Make the present state, with momentum s v, the only rung of a new ladder.
 
-    The step size may change here and only here: within a ladder L stays one fixed map.
+    `kinetic` is its kinetic energy. The step size may change here and only here: within a
+    ladder L stays one fixed map.
     """
     _, v, _ = rung(p, p.here)
     if p.direction < 0:
@@ -167,7 +169,7 @@ def start_ladder(p):
     p.scheduled = 0
     p.unsettled = 0
     logp = logp_of(p, p.here)
-    energy = total_energy(p, logp, v)
+    energy = total_energy(logp, kinetic)
     _set_levels(p, p.here, energy, logp)
     p.origin_energy = energy
     jitter = p.step_jitter * (2.0 * uniform(random_stream(p)) - 1.0)
@@ -179,9 +181,9 @@ def refresh(p):
     """R: same x, new momentum, new ladder. Costs no gradient."""
     _, v, _ = rung(p, p.here)
     # The momentum of (i, s) is s v: a partial refresh must keep its sign.
-    refresh_momentum(p, p.refresh_alpha * p.direction, v, scratch(p, 0))
+    kinetic = refresh_momentum(p, p.refresh_alpha * p.direction, v, scratch(p, 0))
     p.direction = 1
-    start_ladder(p)
+    start_ladder(p, kinetic)
 
 
 @kernel_jit
@@ -193,14 +195,14 @@ def place(p, position, new_momentum):
     settle them is gone, and a momentum that is dropped in some cases has another law.
     """
     x, v, grad = rung(p, p.here)
-    _copy(position, x)
+    copy_vector(position, x)
     raised, logp = evaluate(p, x, grad)
     if raised:
-        _copy(position, scratch(p, 1))
+        copy_vector(position, scratch(p, 1))
         return True
     if new_momentum:
         draw_momentum(p, v)
         p.direction = 1
     _set_levels(p, p.here, 0.0, logp)
-    start_ladder(p)
+    start_ladder(p, kinetic_energy(p, v, scratch(p, 0)))
     return False

@@ -12,6 +12,25 @@ from mjhmc_numba.kernel.compilation import kernel_jit
 
 TO_UNIT = 2.0**-52
 
+# The normal density is covered by LAYERS shapes of equal area: rectangles, and a last one with
+# the tail beyond TAIL. Both constants solve that condition for 256 layers.
+LAYERS = 256
+TAIL = 3.6541528853610088
+AREA = 0.00492867323399
+
+
+def _layer_edges():
+    edges = np.zeros(LAYERS + 1)
+    edges[0], edges[1] = AREA / math.exp(-0.5 * TAIL**2), TAIL
+    for k in range(2, LAYERS):
+        height = AREA / edges[k - 1] + math.exp(-0.5 * edges[k - 1] ** 2)
+        edges[k] = math.sqrt(-2.0 * math.log(height))
+    return edges
+
+
+EDGES = _layer_edges()
+INSIDE = EDGES[1:] / EDGES[:-1]  # below this share of its width a layer lies under the density
+
 
 @kernel_jit
 def _rotate_left(word, count):
@@ -45,17 +64,35 @@ def exponential(rng):
 
 
 @kernel_jit
+def _normal_beyond(rng, limit):
+    """A standard normal number beyond `limit` > 0 (Marsaglia 1964)."""
+    while True:
+        x = -math.log(uniform(rng)) / limit
+        if -2.0 * math.log(uniform(rng)) > x * x:
+            return limit + x
+
+
+@kernel_jit
+def normal(rng):
+    """A standard normal number, by the ziggurat (Marsaglia and Tsang 2000; Doornik 2005)."""
+    while True:
+        word = next_word(rng)
+        layer = word & np.uint64(LAYERS - 1)
+        u = 2.0 * ((np.float64(word >> np.uint64(12)) + 0.5) * TO_UNIT) - 1.0
+        if abs(u) < INSIDE[layer]:
+            return u * EDGES[layer]
+        if layer == 0:
+            tail = _normal_beyond(rng, EDGES[1])
+            return tail if u > 0.0 else -tail
+        x = u * EDGES[layer]
+        below = math.exp(-0.5 * (EDGES[layer] ** 2 - x * x))
+        above = math.exp(-0.5 * (EDGES[layer + np.uint64(1)] ** 2 - x * x))
+        if above + uniform(rng) * (below - above) < 1.0:
+            return x
+
+
+@kernel_jit
 def fill_normal(rng, out):
-    """Fill `out` with standard normal numbers by Marsaglia's polar method, two at a time."""
-    n = out.size
-    for k in range(0, n, 2):
-        while True:
-            a = 2.0 * uniform(rng) - 1.0
-            b = 2.0 * uniform(rng) - 1.0
-            square = a * a + b * b
-            if square < 1.0:
-                break
-        factor = math.sqrt(-2.0 * math.log(square) / square)
-        out[k] = a * factor
-        if k + 1 < n:
-            out[k + 1] = b * factor
+    """Fill `out` with standard normal numbers."""
+    for k in range(out.size):
+        out[k] = normal(rng)

@@ -8,8 +8,8 @@ import numpy as np
 
 __all__ = ["History"]
 
-# Numbers kept of draws and as many of gradients: 32 MB each, but at least 64 draws.
-NUMBERS = 1 << 22
+# Numbers kept of draws and as many of gradients: 8 MB each, but at least 64 draws.
+NUMBERS = 1 << 20
 FEWEST = 64
 
 

@@ -57,6 +57,21 @@ def _geometric_mean(spread: np.ndarray, precision: np.ndarray) -> np.ndarray:
     return inverse_root @ middle @ inverse_root
 
 
+def _row_space(rows: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the span of few long rows, through their small Gram matrix."""
+    values, vectors = np.linalg.eigh(rows @ rows.T)
+    kept = values > 1e-10 * values[-1]
+    return (vectors[:, kept] / np.sqrt(values[kept])).T @ rows
+
+
+def _longest_direction(y: np.ndarray) -> np.ndarray:
+    """The unit vector along which the centred rows of y spread most."""
+    if len(y) >= y.shape[1]:
+        return np.linalg.eigh(y.T @ y)[1][:, -1]
+    direction = np.linalg.eigh(y @ y.T)[1][:, -1] @ y
+    return direction / max(np.linalg.norm(direction), 1e-300)
+
+
 def low_rank(
     x: np.ndarray, grad: np.ndarray, max_rank: int = MAX_RANK, cutoff: float = CUTOFF
 ) -> Metric:
@@ -71,7 +86,7 @@ def low_rank(
     z = (x - x.mean(axis=0)) / base.scale
     q = (grad - grad.mean(axis=0)) * base.scale
     # The estimate acts in the span of the data; where that is all of space, use it as it is.
-    basis = np.linalg.svd(np.concatenate([z, q]), full_matrices=False)[2] if 2 * n < d else None
+    basis = _row_space(np.concatenate([z, q])) if 2 * n < d else None
     if basis is not None:
         z, q = z @ basis.T, q @ basis.T
     # Fewer draws than dimensions leave directions that they do not tell about.
@@ -107,8 +122,9 @@ def slowest_scale(metric: Metric, x: np.ndarray, grad: np.ndarray) -> float:
     g = g - g.mean(axis=0)
     half = len(y) // 2
     spreads, scales = [], []
-    for found, measured in ((slice(0, half), slice(half, None)), (slice(half, None), slice(0, half))):
-        direction = np.linalg.svd(y[found], full_matrices=False)[2][0]
+    first, second = slice(0, half), slice(half, None)
+    for found, measured in ((first, second), (second, first)):
+        direction = _longest_direction(y[found])
         spread = np.mean((y[measured] @ direction) ** 2)
         steepness = np.mean((g[measured] @ direction) ** 2)
         spreads.append(spread)

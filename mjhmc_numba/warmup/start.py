@@ -49,9 +49,9 @@ def _complaint(target, x, logp, grad, is_random) -> str:
     where = np.array2string(x, threshold=12, precision=4)
     if is_random:
         return (
-            f"No start was found: at {TRIES} random points in (-{SPREAD:g}, {SPREAD:g}) the density "
-            f"or its gradient is not finite; at the last one, {where}, {what}. Give a point "
-            "inside the support with initial=."
+            f"No start was found: at {TRIES} random points in (-{SPREAD:g}, {SPREAD:g}) the "
+            f"density or its gradient is not finite; at the last one, {where}, {what}. Give a "
+            "point inside the support with initial=."
         )
     return f"At the initial point {where} {what}. Give a point inside the support with initial=."
 

@@ -23,7 +23,7 @@ class DualAveraging(NamedTuple):
     log_step: float  # to be tried next
     log_average: float  # the average that is read off in the end
     deficit: float  # running mean of target - acceptance
-    count: int
+    updates: int
     log_centre: float  # where the iterates are drawn to
 
 
@@ -35,7 +35,7 @@ def init(step_size: float) -> DualAveraging:
 
 def update(state: DualAveraging, acceptance: float, target: float) -> DualAveraging:
     """Take in one acceptance statistic."""
-    count = state.count + 1
+    count = state.updates + 1
     eta = 1.0 / (count + T0)
     deficit = (1.0 - eta) * state.deficit + eta * (target - acceptance)
     log_step = state.log_centre - math.sqrt(count) / GAMMA * deficit

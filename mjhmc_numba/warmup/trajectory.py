@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 __all__ = ["QUARTER_TURN", "Trajectory", "most_draws_per_refresh", "plan", "plan_turn"]
 
-LENGTH = 2.2  # whitened length between refreshes, in units of the slowest scale
+LENGTH = 1.9  # whitened length between refreshes, in units of the slowest scale
+FEWEST_RUNGS = 2.0
 RUNGS = 6.0  # rungs between refreshes
 MAX_RUNGS = 64.0
 MAX_STEPS = 256
-DRAWS_PER_REFRESH = 2.0
+DRAWS_PER_REFRESH = 1.0
 QUARTER_TURN = math.pi / 2  # a rotation by it forgets where it began
 
 
@@ -28,7 +29,7 @@ def plan(
     stages: int,
     slowest: float,
     max_gradients: float,
-    min_rungs: float = 1.0,
+    min_rungs: float = FEWEST_RUNGS,
     draws_per_refresh: float = DRAWS_PER_REFRESH,
 ) -> Trajectory:
     """Rungs that divide the length between refreshes, which costs at most `max_gradients`.
@@ -44,14 +45,14 @@ def plan(
     """
     length = min(LENGTH * slowest, max_gradients * step_size)
     num_steps = min(max(1, round(length / (RUNGS * step_size * stages))), MAX_STEPS)
-    rungs = length / (num_steps * step_size * stages)
-    rungs = max(min(max(rungs, 1.0), MAX_RUNGS), min_rungs)
+    rungs = float(round(length / (num_steps * step_size * stages)))
+    rungs = max(min(rungs, MAX_RUNGS), min_rungs)
     return Trajectory(int(num_steps), 1.0 / rungs, rungs / draws_per_refresh)
 
 
 def plan_turn(step_size: float) -> Trajectory:
-    """For the harmonic integrator: refresh after a quarter turn, a draw at each refresh."""
-    rungs = QUARTER_TURN / step_size
+    """For the harmonic integrator: refresh after about a quarter turn, a draw at each refresh."""
+    rungs = float(max(1, round(QUARTER_TURN / step_size)))
     return Trajectory(1, 1.0 / rungs, rungs)
 
 

@@ -19,6 +19,7 @@ from mjhmc_numba.warmup.mixing import slowness
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.trajectory import (
     DRAWS_PER_REFRESH,
+    FEWEST_RUNGS,
     QUARTER_TURN,
     most_draws_per_refresh,
     plan,
@@ -27,7 +28,7 @@ from mjhmc_numba.warmup.trajectory import (
 
 __all__ = ["Recipe", "Tuner", "first_guess"]
 
-_SAVED = ("window", "in_window", "slowest", "stretch", "draws_per_refresh", "cap")
+_SAVED = ("window", "in_window", "slowest", "draws_per_refresh", "cap")
 _ACCEPTANCE = STAT_NAMES.index("acceptance_rate")
 _REFRESHES = STAT_NAMES.index("n_R")
 
@@ -38,6 +39,7 @@ class Recipe:
 
     target_accept: float = 0.8  # leapfrog
     target_accept_stages: float = 0.9  # two- and three-stage
+    target_accept_harmonic: float = 0.85
     keep_share: float = 0.6  # of the draws so far that a metric is made from
     low_rank_from: int = 16  # draws; a diagonal is used before
     shortest_scale: float = 0.7
@@ -49,11 +51,9 @@ class Recipe:
     largest_cap: float = 1024.0
     draw_cap: int = 4000  # gradients at which a draw of the warm-up is cut short
     unrefined_share: float = 0.4  # rungs are not refined in this first part
-    slow: float = 0.5  # correlation a refresh apart from which a chain creeps
-    quick: float = 0.25
-    stretch_step: float = 1.25
-    most_stretch: float = 2.0
+    slow: float = 0.8  # correlation of draws a refresh apart from which a chain creeps
     angles: tuple = (QUARTER_TURN, 1.3)  # steps of the harmonic integrator that are tried
+    shortest_angle: float = 1.25  # below it leapfrog does as well
     harmonic_accept: float = 0.9  # acceptance from which one is used
     harmonic_gain: float = 1.25  # if it is longer than the present step size by this factor
     harmonic_lost: float = 0.03  # and at most this share of the steps loses much energy
@@ -101,10 +101,9 @@ class Tuner:
         self.window = 0
         self.in_window = 0
         self.slowest = 1.0
-        self.stretch = 1.0
         self.draws_per_refresh = most_draws_per_refresh(self.ndim)
         self.cap = self.recipe.first_cap
-        self.averaging: step_tuner.DualAveraging | None = None
+        self.averaging = step_tuner.init(1.0)
         self._acceptance: list[float] = []
 
     # ------------------------------------------------------------------ begin
@@ -121,12 +120,15 @@ class Tuner:
         self._configure(process, tuned)
 
     def _first_step(self, process: Process, tuned: Tuned) -> float:
-        """Double or halve until the acceptance of one step crosses the target."""
+        """Double or halve until the energy error of one step crosses what the target allows.
+
+        Its size counts, not its sign: far out a step that is much too long may well go downhill.
+        """
         step, direction = tuned.step_size, 0
         wanted = -math.log(self._target(tuned.integrator))
         for _ in range(60):
             error = process.probe(process.x, process.grad, process.logp, tuned.integrator, step)
-            grow = 1 if error < wanted else -1
+            grow = 1 if abs(error) < wanted else -1
             if direction == 0:
                 direction = grow
             elif grow != direction:
@@ -139,7 +141,7 @@ class Tuner:
             return self.settings.target_accept
         recipe = self.recipe
         if integrator == "harmonic":
-            return recipe.harmonic_accept
+            return recipe.target_accept_harmonic
         return recipe.target_accept if integrator == "leapfrog" else recipe.target_accept_stages
 
     # ------------------------------------------------------------------ update
@@ -193,14 +195,10 @@ class Tuner:
         self._configure(process, tuned)
 
     def _heed_mixing(self, x, tuned: Tuned) -> None:
-        """Where draws a refresh apart are alike, go further between refreshes and learn longer."""
+        """Where draws a refresh apart are alike the chain creeps: give it longer to learn."""
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
-        slow = slowness(x, lag)
-        if slow > self.recipe.slow:
-            self.stretch = min(self.stretch * self.recipe.stretch_step, self.recipe.most_stretch)
+        if slowness(x, lag) > self.recipe.slow:
             self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
-        elif slow < self.recipe.quick:
-            self.stretch = max(self.stretch / self.recipe.stretch_step, 1.0)
 
     def _estimate(self, x, grad, cutoff: float) -> Metric:
         if self.settings.metric == "diag" or len(x) < self.recipe.low_rank_from:
@@ -239,7 +237,7 @@ class Tuner:
         for angle in recipe.angles:
             if angle <= recipe.harmonic_gain * tuned.step_size:
                 break
-            errors = np.array([process.probe(*point, "harmonic", angle) for point in points])
+            errors = np.array([process.probe(x, g, f, "harmonic", angle) for x, g, f in points])
             accepted = np.exp(-np.maximum(errors, 0.0)).mean()
             lost = np.mean(errors > recipe.lost_error)
             if accepted >= recipe.harmonic_accept and lost <= recipe.harmonic_lost:
@@ -295,7 +293,7 @@ class Tuner:
     def _with_trajectory(
         self,
         tuned: Tuned,
-        min_rungs: float = 1.0,
+        min_rungs: float = FEWEST_RUNGS,
         draws_per_refresh: float = DRAWS_PER_REFRESH,
     ) -> Tuned:
         if tuned.integrator == "harmonic":
@@ -304,7 +302,7 @@ class Tuner:
             path = plan(
                 tuned.step_size,
                 tuned.stages,
-                self.slowest * self.stretch,
+                self.slowest,
                 self.cap,
                 min_rungs,
                 draws_per_refresh,
@@ -322,7 +320,7 @@ class Tuner:
         """The state of the warm-up, as arrays and numbers."""
         return {
             "numbers": {name: getattr(self, name) for name in _SAVED},
-            "averaging": list(self.averaging or ()),
+            "averaging": list(self.averaging),
             "acceptance": list(self._acceptance),
             "history": self.history.save(),
             "rng": self.rng.bit_generator.state,
@@ -332,8 +330,7 @@ class Tuner:
         """Go on from what was saved."""
         for name, value in saved["numbers"].items():
             setattr(self, name, value)
-        if saved["averaging"]:
-            self.averaging = step_tuner.DualAveraging(*saved["averaging"])
+        self.averaging = step_tuner.DualAveraging(*saved["averaging"])
         self._acceptance = list(saved["acceptance"])
         self.history.load(saved["history"])
         self.rng.bit_generator.state = saved["rng"]
@@ -345,7 +342,7 @@ class Tuner:
         if self.is_done:
             return
         tuned = process.tuned
-        if self.averaging is not None and self.settings.step_size is None:
+        if self.settings.step_size is None:
             step = step_tuner.final(self.averaging)
             tuned = tuned.replace(step_size=self._bounded(tuned, step))
         undecided = not self.plan[self.window].is_final and self.settings.integrator == "auto"
@@ -358,6 +355,8 @@ class Tuner:
 
     def _bounded(self, tuned: Tuned, step: float) -> float:
         """A step size that is not longer than makes sense for the integrator."""
+        if tuned.integrator == "harmonic" and self.settings.integrator == "auto":
+            return min(max(step, self.recipe.shortest_angle), QUARTER_TURN)
         if tuned.integrator == "harmonic":
             return min(step, QUARTER_TURN)
         if tuned.stages > 1:

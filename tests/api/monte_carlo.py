@@ -10,7 +10,7 @@ def z_score(values, truth):
 
     The error comes from means of batches that are long against the correlation of the draws.
     """
-    chains, n = values.shape
+    n = values.shape[1]
     size = max(int(math.sqrt(n)), 1)
     batches = values[:, : n // size * size].reshape(-1, size).mean(axis=1)
     return (values.mean() - truth) / (batches.std(ddof=1) / math.sqrt(batches.size))

@@ -61,8 +61,19 @@ def test_a_bad_start_of_a_later_chain_is_named_with_its_chain(check_gradient):
 
 
 def test_random_starts_look_for_the_support():
-    result = mj.sample(half_normal_inf, ndim=1, seed=3, step_size=0.05, num_steps=1,
-                       refresh_rate=1.0, draw_interval=1.0, draws=2, tune=0, chains=8, **QUIET)
+    result = mj.sample(
+        half_normal_inf,
+        ndim=1,
+        seed=3,
+        step_size=0.05,
+        num_steps=1,
+        refresh_rate=1.0,
+        draw_interval=1.0,
+        draws=2,
+        tune=0,
+        chains=8,
+        **QUIET,
+    )
     assert (result.draws > 0).all()
 
 
@@ -299,8 +310,19 @@ def test_an_exception_in_the_warm_up_arrives_without_draws():
 
 def test_an_exception_in_the_warm_up_brings_the_warm_up_on_request():
     with pytest.raises(ValueError, match="the pump is dry") as caught:
-        mj.sample(raises_beyond, [0.0], args=(3.2,), tune=100_000, draws=1, chains=1, seed=1,
-                  keep_warmup=True, step_size=0.5, metric=[1.0], **QUIET)
+        mj.sample(
+            raises_beyond,
+            [0.0],
+            args=(3.2,),
+            tune=100_000,
+            draws=1,
+            chains=1,
+            seed=1,
+            keep_warmup=True,
+            step_size=0.5,
+            metric=[1.0],
+            **QUIET,
+        )
     result = caught.value.result
     assert result.draws.shape == (1, 0, 1)
     assert 0 < result.warmup_draws.shape[1] < 100_000
@@ -350,8 +372,9 @@ def test_a_density_without_a_finite_integral_is_warned_of(density, message, chai
 @pytest.mark.parametrize("density", [_flat, _flat_in_one, _rising])
 def test_a_density_without_a_finite_integral_is_tuned_without_a_hang(density):
     with pytest.warns(mj.SamplingWarning) as caught:
-        mj.sample(density, ndim=2, draws=100, tune=200, chains=2, seed=1, max_gradients=2000,
-                  **QUIET)
+        mj.sample(
+            density, ndim=2, draws=100, tune=200, chains=2, seed=1, max_gradients=2000, **QUIET
+        )
     assert any("finite integral" in str(warning.message) for warning in caught)
 
 

@@ -63,8 +63,13 @@ def run_python(code, folder=ROOT, cache=None):
     if cache is not None:
         environment["MJHMC_NUMBA_CACHE_DIR"] = str(cache)
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True,
-        check=False, timeout=300,
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -92,8 +97,9 @@ def test_an_edit_of_another_kernel_file_makes_an_entry_stale(copy):
     before = run_python(CALL, copy, cache)
     edited = copy / "mjhmc_numba" / "kernel" / "random.py"
     source = edited.read_text()
-    assert source.count("-math.log(uniform(rng))") == 1
-    edited.write_text(source.replace("-math.log(uniform(rng))", "-2.0 * math.log(uniform(rng))"))
+    line = "return -math.log(uniform(rng))\n"
+    assert source.count(line) == 1
+    edited.write_text(source.replace(line, "return -2.0 * math.log(uniform(rng))\n"))
     after = run_python(CALL, copy, cache)
     assert after["misses"] == 1
     assert after["gap"] == 2 * before["gap"]

@@ -48,8 +48,9 @@ def test_a_new_density_compiles_itself_and_not_the_kernel():
 
 def test_the_data_reach_the_density():
     mean, scale = np.array([3.0, -1.0]), 0.5
-    result = mj.sample(scaled_normal, ndim=2, args=(mean, scale), seed=1, draws=500, tune=300,
-                       progress=False)
+    result = mj.sample(
+        scaled_normal, ndim=2, args=(mean, scale), seed=1, draws=500, tune=300, progress=False
+    )
     assert_moments(result.draws, mean, scale**2)
 
 

@@ -18,15 +18,23 @@ def test_a_good_run_is_not_warned_of():
 def test_chains_in_different_modes_are_warned_of():
     target = targets.multimodal_gaussian(2, separation=40.0)
     with pytest.warns(mj.SamplingWarning, match=r"chains disagree in x\[0\]") as caught:
-        result = mj.sample(target, [[-20.0, 0.0], [20.0, 0.0]], draws=200, chains=2, seed=1,
-                           **FIXED)
+        result = mj.sample(
+            target, [[-20.0, 0.0], [20.0, 0.0]], draws=200, chains=2, seed=1, **FIXED
+        )
     assert result.warnings == [str(warning.message) for warning in caught]
 
 
 def test_draws_that_were_cut_short_are_counted_and_warned_of():
     with pytest.warns(mj.SamplingWarning, match=r"(\d+) draws were cut short") as caught:
-        result = mj.sample(log_gamma, ndim=1, draws=50, chains=1, seed=1, max_jumps=2,
-                           **{**FIXED, "draw_interval": 10.0})
+        result = mj.sample(
+            log_gamma,
+            ndim=1,
+            draws=50,
+            chains=1,
+            seed=1,
+            max_jumps=2,
+            **{**FIXED, "draw_interval": 10.0},
+        )
     assert int(str(caught[0].message).split()[0]) == (result.stats["n_capped"] > 0).sum()
     assert (result.stats["n_jumps"] <= 2).all()
 

@@ -70,8 +70,16 @@ def test_a_python_density_is_warned_of_here_and_not_there(pool, capfd):
 
 def test_an_exception_of_another_process_arrives_with_the_draws(pool):
     with pytest.raises(ValueError, match="the pump is dry") as caught:
-        mj.sample(raises_beyond, [0.0], args=(3.2,), draws=20_000, chains=2, seed=1,
-                  executor=pool, **FIXED)
+        mj.sample(
+            raises_beyond,
+            [0.0],
+            args=(3.2,),
+            draws=20_000,
+            chains=2,
+            seed=1,
+            executor=pool,
+            **FIXED,
+        )
     assert any("Raised in chain" in note for note in caught.value.__notes__)
     assert caught.value.result.draws.shape[1] > 0
 
@@ -87,8 +95,7 @@ def dies_far_out(x):
 def test_a_killed_worker_is_named_and_the_chains_before_it_are_kept():
     starts = [[0.0], [0.0], [6.0]]
     with new_pool(1) as executor, pytest.raises(BrokenProcessPool) as caught:
-        mj.sample(dies_far_out, starts, draws=50, chains=3, seed=1,
-                  executor=executor, **FIXED)
+        mj.sample(dies_far_out, starts, draws=50, chains=3, seed=1, executor=executor, **FIXED)
     assert any("Raised in chain 2" in note for note in caught.value.__notes__)
     assert caught.value.result.draws.shape == (2, 50, 1)
 

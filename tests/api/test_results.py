@@ -212,7 +212,11 @@ def test_the_weighted_record_agrees_with_the_truth_and_the_draws(recorded, times
         assert abs(z_score(recorded.draws[..., 0] ** power, truth)) < 5
 
 
-def test_an_average_without_weights_is_not_the_mean(recorded):
-    unweighted = np.concatenate([j["x"][:, 0] for j in recorded.jumps]) ** 2
+def test_an_average_without_weights_is_not_the_mean():
+    options = {**FIXED, "step_size": 1.2, "num_steps": 1, "rates": "sqrt"}
+    result = mj.sample(log_gamma, ndim=2, seed=22, draws=4000, chains=4, jumps=True, **options)
+    x = np.concatenate([jumps["x"][:, 0] for jumps in result.jumps])
+    times = np.concatenate([jumps["expected_holding_time"] for jumps in result.jumps])
     truth = LOG_GAMMA_VARIANCE + LOG_GAMMA_MEAN**2
-    assert unweighted.mean() > 1.02 * truth
+    assert weights.mean(x**2, times) == pytest.approx(truth, rel=0.1)
+    assert np.mean(x**2) > 1.3 * truth

@@ -200,7 +200,11 @@ def test_fixed_settings_with_sqrt_rates_are_exactly_the_papers_sampler(draw_inte
     tuned = mj.Tuned(**fixed, integrator="leapfrog", metric=mj.Metric.diagonal(np.ones(2)))
     for k, child in enumerate(np.random.SeedSequence(seed).spawn(2)):
         twin = reference.run(
-            log_gamma_in_python, start, draws, mj.Settings.paper(**fixed), tuned,
+            log_gamma_in_python,
+            start,
+            draws,
+            mj.Settings.paper(**fixed),
+            tuned,
             random_words(child),
         )
         np.testing.assert_allclose(result.draws[k], twin.draws, rtol=1e-6, atol=1e-8)
@@ -228,8 +232,13 @@ def test_the_warm_up_leaves_given_settings_alone():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("step_size", 0.31), ("num_steps", 5), ("refresh_rate", 0.77), ("draw_interval", 2.3),
-     ("integrator", "two_stage")],
+    [
+        ("step_size", 0.31),
+        ("num_steps", 5),
+        ("refresh_rate", 0.77),
+        ("draw_interval", 2.3),
+        ("integrator", "two_stage"),
+    ],
 )
 def test_one_given_setting_is_left_alone_while_the_others_are_tuned(name, value):
     result = mj.sample(log_gamma, **TUNED, **{name: value})

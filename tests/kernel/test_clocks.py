@@ -49,52 +49,49 @@ def flat_target():
     return as_target(flat, 1)
 
 
-def replicate(target, chosen, values, seed, x0):
-    """The first tick of many processes from one point: draws, statistics, first holding time."""
-    draws, columns, holding = [], [], []
-    for child in seed.spawn(REPLICATES):
-        process = Process(target, chosen, values, random_words(child), record=200)
-        process.start(x0)
-        draw, row = run(process, 1)
-        draws.append(draw[0])
-        columns.append(row[0])
-        # A state that is not left in the tick has been held for the tick at the least.
-        first = process.record_holding[0, 0] if process["recorded"] else math.inf
-        holding.append(min(first, values.draw_interval))
-    return np.array(draws), np.array(columns), np.array(holding)
+class Replicates:
+    """Many processes from one point: where they end, what they did, when they first moved."""
+
+    def __init__(self, target, chosen, seed):
+        values = tuned(NDIM, step_size=0.9, refresh_rate=0.2, draw_interval=0.75)
+        self.ends, self.energies, self.events, self.first_move = [], [], [], []
+        for child in seed.spawn(REPLICATES):
+            process = Process(target, chosen, values, random_words(child))
+            process.start(np.array([-1.0, 2.0]))
+            draws, columns = run(process, 8)
+            self.ends.append(draws[-1])
+            self.energies.append(columns[-1, COLUMN["energy"]])
+            self.events.append(columns[:, [COLUMN["n_L"], COLUMN["n_R"]]].sum(axis=0))
+            self.first_move.append(np.argmax(np.append(columns[:, COLUMN["n_L"]], 1) > 0))
+        self.ends, self.events = np.array(self.ends), np.array(self.events)
+
+    def same_waiting_times(self, other):
+        """P-value of equal laws of the time to the first move, counted in ticks."""
+        table = [np.bincount(r.first_move, minlength=9) for r in (self, other)]
+        return stats.chi2_contingency(table).pvalue
 
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_thinning_and_competing_exponentials_agree_in_law(seeds, target, name):
-    values = tuned(NDIM, step_size=0.9, refresh_rate=0.2, draw_interval=6.0)
-    x0 = np.array([-1.0, 2.0])
     ways = [
         settings(**BOUNDED[name], method="thinning", clock="poisson"),
         settings(**BOUNDED[name], method="competing"),
     ]
-    one, other = (
-        replicate(target, way, values, seeds(20, k), x0) for k, way in enumerate(ways)
-    )
+    one, other = (Replicates(target, way, seeds(20, k)) for k, way in enumerate(ways))
     for k in range(NDIM):
-        assert stats.ks_2samp(one[0][:, k], other[0][:, k]).pvalue > P_VALUE
-    energy = COLUMN["energy"]
-    assert stats.ks_2samp(one[1][:, energy], other[1][:, energy]).pvalue > P_VALUE
-    assert stats.ks_2samp(one[2], other[2]).pvalue > P_VALUE
-    for event in ("n_L", "n_F", "n_R"):
-        a, b = one[1][:, COLUMN[event]], other[1][:, COLUMN[event]]
-        error = math.sqrt((a.var() + b.var()) / REPLICATES)
-        assert abs(a.mean() - b.mean()) < 5 * error
+        assert stats.ks_2samp(one.ends[:, k], other.ends[:, k]).pvalue > P_VALUE
+    assert stats.ks_2samp(one.energies, other.energies).pvalue > P_VALUE
+    assert one.same_waiting_times(other) > P_VALUE
+    difference = one.events.mean(axis=0) - other.events.mean(axis=0)
+    error = np.sqrt((one.events.var(axis=0) + other.events.var(axis=0)) / REPLICATES)
+    assert np.all(np.abs(difference) < 5 * error)
 
 
 def test_the_comparison_of_laws_tells_other_rates(seeds, target):
     """The same test, between processes that differ: it must be able to fail."""
-    values = tuned(NDIM, step_size=0.9, refresh_rate=0.2, draw_interval=6.0)
-    x0 = np.array([-1.0, 2.0])
     ways = [settings(rates="metropolis", clock="poisson"), settings(rates="sqrt")]
-    one, other = (
-        replicate(target, way, values, seeds(21, k), x0) for k, way in enumerate(ways)
-    )
-    assert stats.ks_2samp(one[2], other[2]).pvalue < P_VALUE
+    one, other = (Replicates(target, way, seeds(21, k)) for k, way in enumerate(ways))
+    assert one.same_waiting_times(other) < P_VALUE
 
 
 @pytest.mark.parametrize(
@@ -147,24 +144,35 @@ def test_a_regular_clock_moves_at_every_ring_of_a_flat_density(flat_target):
     assert np.all(columns[:, COLUMN["n_L"]] == 4)
 
 
-def test_the_phase_of_a_regular_clock_is_uniform(seeds, flat_target):
-    first = [
-        started(flat_target, settings(), tuned(1), child)["next_ring"]
-        for child in seeds(23).spawn(2000)
-    ]
-    assert stats.kstest(first, "uniform").pvalue > P_VALUE
+def test_regular_refreshes_fall_on_draws_that_are_as_far_apart(flat_target):
+    values = tuned(1, refresh_rate=0.2, draw_interval=5.0)
+    process = started(flat_target, settings(), values, 3)
+    _, columns = run(process, 200)
+    assert np.all(columns[:, COLUMN["n_L"]] == 5)
+    assert np.all(columns[:, COLUMN["n_R"]] == 1)
+    # A refresh has just been: no move since.
+    assert np.all(columns[:, COLUMN["energy_error"]] == 0)
+    assert process["high"] == process["low"]
 
 
-def test_regular_refreshes_keep_their_gap_and_jitter(seeds, flat_target):
+@pytest.mark.parametrize("rate", [0.125, 0.3])
+def test_regular_refreshes_are_whole_rings_apart_and_keep_their_rate(seeds, flat_target, rate):
     chosen = settings(refresh_jitter=0.4)
-    process = started(flat_target, chosen, tuned(1, refresh_rate=0.5), seeds(24), record=40_000)
-    run(process, 10_000)
-    n = process["recorded"]
-    times = np.cumsum(process.record_holding[:n, 0])[process.record_event[:n] == 3]
-    gaps = np.diff(times) * 0.5
-    assert gaps.min() > 0.6
-    assert gaps.max() < 1.4
-    assert stats.kstest(gaps, "uniform", (0.6, 0.8)).pvalue > P_VALUE
+    values = tuned(1, refresh_rate=rate, draw_interval=1.0)
+    process = started(flat_target, chosen, values, seeds(24))
+    due = [process["next_refresh"]]
+    for _ in range(10_000):
+        run(process, 1)
+        if process["next_refresh"] != due[-1]:
+            due.append(process["next_refresh"])
+    assert (process["next_refresh"] - process["next_ring"]) % 1 == pytest.approx(0.5, abs=1e-8)
+    gaps = np.diff(due)
+    np.testing.assert_allclose(gaps, np.round(gaps), atol=1e-8)
+    assert gaps.min() > 0.6 / rate - 1
+    assert gaps.max() < 1.4 / rate + 1
+    assert len(set(np.round(gaps))) > 2
+    error = gaps.std() / math.sqrt(gaps.size)
+    assert abs(gaps.mean() - 1 / rate) < 5 * error
 
 
 def test_draws_do_not_depend_on_how_they_are_asked_for(target):

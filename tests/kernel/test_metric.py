@@ -1,4 +1,4 @@
-"""Momentum draws, velocity and kinetic energy are those of the matrix that the metric stands for."""
+"""Momenta, velocity and kinetic energy are those of the matrix that the metric stands for."""
 
 import numpy as np
 import pytest

@@ -42,7 +42,9 @@ def assert_moments(sample, law):
     """The first four moments of a sample about the mean of its law, in standard errors."""
     x = sample - law.mean()
     for order in (1, 2, 3, 4):
-        exact, square = (law.expect(lambda y, k=k: (y - law.mean()) ** k) for k in (order, 2 * order))
+        exact, square = (
+            law.expect(lambda y, k=k: (y - law.mean()) ** k) for k in (order, 2 * order)
+        )
         z = (np.mean(x**order) - exact) / math.sqrt((square - exact**2) / sample.size)
         assert abs(z) < 5
 
@@ -82,6 +84,26 @@ def test_normal_numbers_are_normal_and_independent(seeds, columns):
     assert_moments(sample.ravel(), stats.norm())
     products = (sample.T @ sample / math.sqrt(sample.shape[0]))[np.triu_indices(columns, 1)]
     assert np.all(np.abs(products) < 5)
+
+
+def test_normal_numbers_fill_equal_cells_equally(seeds):
+    """400 cells of equal probability: a fault in one layer of the generator would show."""
+    sample = np.empty(4_000_000)
+    fill_normal(words(seeds(6)), sample)
+    counts = np.histogram(stats.norm.cdf(sample), bins=400, range=(0, 1))[0]
+    assert stats.chisquare(counts).pvalue > P_VALUE
+
+
+def test_normal_numbers_have_normal_tails(seeds):
+    sample = np.empty(4_000_000)
+    fill_normal(words(seeds(7)), sample)
+    for t in (3.0, 3.5, 3.7, 4.0, 4.5):
+        for tail in (sample > t, sample < -t):
+            expected = sample.size * stats.norm.sf(t)
+            assert abs(tail.sum() - expected) < 5 * math.sqrt(expected) + 1
+    beyond = np.abs(sample[np.abs(sample) > 3.7])
+    law = stats.truncnorm(3.7, math.inf)
+    assert stats.kstest(beyond, law.cdf).pvalue > P_VALUE
 
 
 def test_successive_numbers_are_uncorrelated(seeds):

@@ -10,7 +10,11 @@ from tests.kernel.processes import COLUMN, run, settings, skewed_target, started
 NDIM = 2
 P_VALUE = 2 * stats.norm.sf(5)
 
-SIMULATIONS = [{}, {"clock": "poisson"}, {"rates": "sqrt"}, {"rates": "barker"}]
+SIMULATIONS = [
+    {"rates": "sqrt"},
+    {"rates": "metropolis", "method": "competing"},
+    {"rates": "barker", "method": "competing"},
+]
 every_simulation = pytest.mark.parametrize("simulation", SIMULATIONS, ids=str)
 
 
@@ -61,9 +65,9 @@ def test_draws_are_the_states_of_the_record_at_the_ticks(target, simulation):
     np.testing.assert_array_equal(draws[: ticks.size], at_ticks)
 
 
-@pytest.mark.parametrize("chosen", [{"rates": "sqrt"}, {"method": "competing"}], ids=str)
-def test_sampled_holding_times_are_exponential_about_the_expected(seeds, target, chosen):
-    process = started(target, settings(**chosen), values(), seeds(30), record=100_000)
+@every_simulation
+def test_sampled_holding_times_are_exponential_about_the_expected(seeds, target, simulation):
+    process = started(target, settings(**simulation), values(), seeds(30), record=100_000)
     run(process, 10_000)
     _, holding, events = recorded(process)
     assert holding.shape[0] > 10_000
@@ -74,9 +78,10 @@ def test_sampled_holding_times_are_exponential_about_the_expected(seeds, target,
         assert stats.kstest(ratio[events == code], "expon").pvalue > P_VALUE
 
 
-@pytest.mark.parametrize("chosen", [{"rates": "sqrt"}, {"method": "competing"}], ids=str)
-def test_expected_holding_times_include_the_refresh_rate(target, chosen):
-    process = started(target, settings(**chosen), values(refresh_rate=50.0), 5, record=100_000)
+@every_simulation
+def test_expected_holding_times_include_the_refresh_rate(target, simulation):
+    chosen = settings(**simulation)
+    process = started(target, chosen, values(refresh_rate=50.0), 5, record=100_000)
     run(process, 200)
     _, holding, _ = recorded(process)
     assert holding[:, 1].max() <= 1 / 50

@@ -1,6 +1,5 @@
 """The kernel and its plain twin make the same draws from the same random stream."""
 
-
 import numpy as np
 import pytest
 from numba import njit
@@ -119,7 +118,10 @@ def test_discrete_time_hmc_and_its_twin_make_the_same_draws(target, metric, prob
         assert twin.stats["n_F"].sum() > 0
 
 
-@pytest.mark.parametrize("simulation", SIMULATIONS, ids=label)
+COMPETING = [s for s in SIMULATIONS if s.get("method") == "competing" or len(s) == 1]
+
+
+@pytest.mark.parametrize("simulation", COMPETING, ids=label)
 def test_kernel_and_twin_record_the_same_jumps(target, simulation):
     chosen = Settings(**simulation, refresh_alpha=0.5)
     values = tuned(NDIM, step_size=0.8)
@@ -132,9 +134,8 @@ def test_kernel_and_twin_record_the_same_jumps(target, simulation):
     np.testing.assert_allclose(process.record_x[:n], x, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(process.record_holding[:n, 0], holding, rtol=1e-8, atol=1e-10)
     np.testing.assert_array_equal(process.record_event[:n], ["_LFR".index(e) for e in events])
+    np.testing.assert_allclose(process.record_holding[:n, 1], expected, rtol=1e-8)
     assert set(events) == {"L", "F", "R"}
-    if chosen.method == "competing" or "sqrt" in simulation.values():
-        np.testing.assert_allclose(process.record_holding[:n, 1], expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("simulation", SIMULATIONS[::2], ids=label)
@@ -147,6 +148,8 @@ def test_kernel_and_twin_go_on_equally_after_a_move_by_someone_else(target, simu
     rng = np.random.default_rng(1)
     for _ in range(30):
         elsewhere = rng.normal(0.5, 0.5, NDIM)
+        process.settle()
+        twin.settle()
         process.move(elsewhere)
         twin.move(elsewhere)
         draws, stats = run(process, 2)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from mjhmc_numba.kernel.density import evaluate
-from mjhmc_numba.kernel.ladder import look, rung, start_ladder
+from mjhmc_numba.kernel.ladder import look, place, rung
 from mjhmc_numba.kernel.layout import vector
 from mjhmc_numba.target import as_target
 from tests.kernel.processes import COLUMN, quartic, run, settings, started, tuned
@@ -31,12 +30,9 @@ def stand_at(p, position, momentum):
     """Make (x, v) the only rung of a new ladder."""
     p.here = 0
     p.direction = 1
-    x, v, grad = rung(p, 0)
-    x[0] = position
+    _, v, _ = rung(p, 0)
     v[0] = momentum
-    _, logp = evaluate(p, x, grad)
-    vector(p.logp, p.capacity)[0] = logp
-    start_ladder(p)
+    place(p, position, False)
 
 
 @njit
@@ -53,7 +49,7 @@ def sweep(state, positions, momenta, energy, ahead, behind):
     """Energies of the points, and the rungs that the kernel finds next to each."""
     p = state[0]
     for k in range(positions.size):
-        stand_at(p, positions[k], momenta[k])
+        stand_at(p, positions[k : k + 1], momenta[k])
         energy[k] = vector(p.energy, p.capacity)[0]
         write_neighbour(p, 1, ahead[k])
         write_neighbour(p, -1, behind[k])

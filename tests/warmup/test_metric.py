@@ -135,7 +135,8 @@ def test_the_slowest_scale_is_one_in_the_right_metric(seeds):
 @pytest.mark.parametrize("length", [3.0, 10.0])
 def test_the_slowest_scale_is_that_of_the_longest_direction(length, seeds):
     rng = np.random.default_rng(seeds(90))
-    covariance = spiked(8, [length**2], rng) / np.outer(np.logspace(-1, 1, 8), np.logspace(-1, 1, 8))
+    scale = np.logspace(-1, 1, 8)
+    covariance = spiked(8, [length**2], rng) / np.outer(scale, scale)
     x, grad = gaussian(covariance, 4000, rng)
     unit = Metric.diagonal(np.ones(8))
     assert tuner.slowest_scale(unit, x, grad) == pytest.approx(length, rel=0.1)

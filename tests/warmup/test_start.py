@@ -63,8 +63,14 @@ def test_a_correct_gradient_passes_at_any_scale(scale, where, seeds):
 
 @pytest.mark.parametrize(
     "distribution",
-    [targets.funnel(5), targets.rough_well(2), targets.student_t(2.0, 3), targets.banana(2),
-     targets.log_gamma([1.0, 5.0], 2), targets.sparse_image_code()],
+    [
+        targets.funnel(5),
+        targets.rough_well(2),
+        targets.student_t(2.0, 3),
+        targets.banana(2),
+        targets.log_gamma([1.0, 5.0], 2),
+        targets.sparse_image_code(),
+    ],
     ids=lambda distribution: distribution.name,
 )
 def test_the_gradients_of_our_targets_pass(distribution, seeds):

@@ -61,16 +61,26 @@ def test_any_length_ends_frozen(tune, seeds):
 def test_what_the_user_fixed_is_never_touched(name, seeds):
     settings, seen = Settings(**{name: GIVEN[name]}), set()
     target = as_target(targets.log_gamma([1.0, 4.0], 2))
-    warm_up(target, settings, 120, seeds(112),
-            watch=lambda process: seen.add(getattr(process.tuned, name)))
+    warm_up(
+        target,
+        settings,
+        120,
+        seeds(112),
+        watch=lambda process: seen.add(getattr(process.tuned, name)),
+    )
     assert seen == {GIVEN[name]}
 
 
 def test_a_metric_that_the_user_fixed_is_never_touched(seeds):
     metric, seen = Metric.diagonal([4.0, 0.25]), set()
     target = as_target(targets.log_gamma([1.0, 4.0], 2))
-    warm_up(target, Settings(metric=metric), 120, seeds(113),
-            watch=lambda process: seen.add(process.tuned.metric))
+    warm_up(
+        target,
+        Settings(metric=metric),
+        120,
+        seeds(113),
+        watch=lambda process: seen.add(process.tuned.metric),
+    )
     assert seen == {metric}
 
 

@@ -1,0 +1,73 @@
+"""What the speed benchmarks share: interleaved timing, tables, CSV files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def interleaved(actions: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
+    """Measurements of each action, taken in turn so that a slow spell of the machine hits all.
+
+    Parameters
+    ----------
+    actions : by name, functions that do something and return its cost
+    repeats : rounds; the first one, which warms caches up, is thrown away
+    """
+    costs: dict[str, list[float]] = {name: [] for name in actions}
+    for turn in range(repeats + 1):
+        for name, action in actions.items():
+            cost = action()
+            if turn > 0:
+                costs[name].append(cost)
+    return costs
+
+
+def ratio(costs: Mapping[str, Sequence[float]], above: str, below: str) -> float:
+    """Median over the rounds of the ratio of two costs of the same round."""
+    pairs = zip(costs[above], costs[below], strict=True)
+    return statistics.median(one / other for one, other in pairs)
+
+
+def in_new_process(code: str, *arguments: str) -> Any:
+    """What a fresh interpreter prints as JSON in its last line."""
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def verdict(value: float, bar: float | None) -> str:
+    """Whether a value keeps below its bar."""
+    if bar is None:
+        return ""
+    return "met" if value <= bar else "NOT MET"
+
+
+def report(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows as a table and write them to results/<name>.csv."""
+    RESULTS.mkdir(exist_ok=True)
+    texts = [{key: _text(value) for key, value in row.items()} for row in rows]
+    with open(RESULTS / f"{name}.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(texts[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(texts)
+    widths = {key: max(len(key), *(len(text[key]) for text in texts)) for key in texts[0]}
+    print("  ".join(key.ljust(width) for key, width in widths.items()))
+    for text in texts:
+        print("  ".join(text[key].ljust(width) for key, width in widths.items()))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

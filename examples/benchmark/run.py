@@ -1,0 +1,95 @@
+"""The speed benchmarks, one after the other, and SPEED.md from the CSV files that they wrote."""
+
+import argparse
+import csv
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import llvmlite
+import numba
+import numpy as np
+from measure import RESULTS
+
+import mjhmc_numba
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = {
+    "kernel_overhead": """## The kernel beside the density
+
+Time of the kernel per gradient over that of the bare call of the density through the same
+address, at draws of the same chain. The kernel runs with what a warm-up found. Where a refresh
+comes after a few gradients, they share its cost; a metric of rank k adds about 4 k d
+multiplications to a gradient, in exchange for fewer gradients.""",
+    "threads": """## Two chains on two cores
+
+Wall time of two chains on two cores over that of the two in sequence.""",
+    "startup": """## The start of a process
+
+Fresh processes, the kernel in its cache, a density that no process has seen before. Numba takes
+seconds longer to compile `grad[:] = ...` with an array on the right than a loop.""",
+    "memory": """## Memory
+
+Peak memory of the process, above what it had after importing and compiling, over the size of the
+output (draws and statistics).""",
+}
+
+
+def processor() -> str:
+    """The processor's name, where the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def table(path: Path) -> str:
+    """A CSV file as a Markdown table."""
+    with open(path, newline="") as file:
+        rows = list(csv.reader(file))
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    return "\n".join(lines)
+
+
+def write_page() -> None:
+    versions = (
+        f"Python {platform.python_version()}, NumPy {np.__version__}, Numba "
+        f"{numba.__version__}, llvmlite {llvmlite.__version__}, mjhmc_numba "
+        f"{mjhmc_numba.__version__}"
+    )
+    parts = [
+        "# Speed",
+        (
+            "Written by `make benchmark` from the CSV files in `results/`. Ratios are medians of "
+            "interleaved runs; a bar that is not met stands here with its measured value. `load` is "
+            "the machine's load average: where it exceeds the number of cores, wall times say little."
+        ),
+        f"{processor()}, {os.cpu_count()} cores; {versions}.",
+    ]
+    for name, text in PROGRAMS.items():
+        path = RESULTS / f"{name}.csv"
+        if path.exists():
+            parts += [text, table(path)]
+    (HERE / "SPEED.md").write_text("\n\n".join(parts) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="*", metavar="program", help=", ".join(PROGRAMS))
+    chosen = parser.parse_args().programs or list(PROGRAMS)
+    unknown = set(chosen) - set(PROGRAMS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PROGRAMS)}")
+    for name in chosen:
+        print(f"\n{name}", flush=True)
+        subprocess.run([sys.executable, HERE / f"{name}.py"], check=True)
+    write_page()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""From draws to what `pm.sample` returns. All that leans on PyMC's inner parts is in this file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.backends.base import MultiTrace
+from pymc.backends.ndarray import NDArray
+from pymc.initial_point import make_initial_point_fns_per_chain
+from pymc.stats.convergence import WarningType, log_warnings, run_convergence_checks
+from pymc.util import get_random_generator
+from pytensor.compile.sharedvalue import SharedVariable
+
+from mjhmc_numba.pymc.density import ModelDensity
+
+__all__ = ["chain_generators", "data_in_model", "initial_points", "log_convergence", "to_arviz"]
+
+# While a model holds other data than its own, nobody else may read it.
+_model_lock = threading.RLock()
+
+
+def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator], list[int]]:
+    """For each chain its generator and the seed of its initial point, as `pm.sample` makes them."""
+    rngs = get_random_generator(random_seed).spawn(chains)
+    return rngs, [int(rng.integers(2**30)) for rng in rngs]
+
+
+def initial_points(model, initvals, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:
+    """PyMC's initial point of each chain, without jitter."""
+    functions = make_initial_point_fns_per_chain(
+        model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
+    )
+    return [function(seed) for function, seed in zip(functions, seeds, strict=True)]
+
+
+@contextmanager
+def data_in_model(density: ModelDensity) -> Iterator[None]:
+    """Let the model hold the data that the density was given by `with_data`."""
+    model = density.model
+    shared = [*model.data_vars, *model.dim_lengths.values()]
+    with _model_lock:
+        replaced = []
+        try:
+            for variable in shared:
+                if not isinstance(variable, SharedVariable):
+                    continue
+                own = variable.get_value(borrow=True)
+                value = density.data_value(variable)
+                if value is not own:
+                    replaced.append((variable, own))
+                    variable.set_value(value, borrow=True)
+            yield
+        finally:
+            for variable, own in replaced:
+                variable.set_value(own, borrow=True)
+
+
+def to_arviz(
+    density: ModelDensity,
+    variables: Mapping[str, np.ndarray],
+    stats: Mapping[str, np.ndarray],
+    *,
+    n_tune: int,
+    n_kept_tune: int,
+    chains: Sequence[int],
+    seconds: float,
+    attributes: Mapping[str, Any],
+    idata_kwargs: Mapping[str, Any],
+):
+    """InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x) of a model, as PyMC converts a trace.
+
+    Parameters
+    ----------
+    density : of the model, with the data it was sampled with
+    variables, stats : each (chain, draw, ...), warm-up first
+    n_tune, n_kept_tune : draws of the warm-up that were made, and that are in the arrays
+    chains : number of each chain
+    seconds : that sampling took
+    attributes : stored beside the draws
+    idata_kwargs : handed to `pm.to_inference_data`
+    """
+    model = density.model
+    traces = [_trace(model, variables, stats, at, chain) for at, chain in enumerate(chains)]
+    trace = MultiTrace(traces)
+    trace.report._n_tune = n_tune
+    trace.report._n_draws = len(trace) - n_kept_tune
+    trace.report._t_sampling = seconds
+    options = {"save_warmup": n_kept_tune > 0, **idata_kwargs}
+    coords = {**_coords_of_new_lengths(density), **options.pop("coords", {})}
+    with data_in_model(density):
+        data = pm.to_inference_data(trace, model=model, coords=coords, **options)
+    for group in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats"):
+        if group in data:
+            data[group].attrs.update(attributes)
+    return data
+
+
+def _trace(model, variables, stats, at: int, chain: int) -> NDArray:
+    """PyMC's trace of one chain around arrays that exist already."""
+    values = {v.name: v for v in model.unobserved_value_vars}
+    trace = NDArray(
+        model=model,
+        vars=[values[name] for name in variables],
+        fn=_nothing_to_compute,
+        var_shapes={name: array.shape[2:] for name, array in variables.items()},
+        var_dtypes={name: array.dtype for name, array in variables.items()},
+    )
+    length = next(iter(stats.values())).shape[1]
+    trace.setup(0, chain, [{name: array.dtype for name, array in stats.items()}])
+    trace.samples = {name: array[at] for name, array in variables.items()}
+    trace._stats = [{name: array[at] for name, array in stats.items()}]
+    trace.draws = trace.draw_idx = length
+    return trace
+
+
+def _nothing_to_compute(*point):
+    raise AssertionError("Nothing is recorded into a finished trace.")
+
+
+def _coords_of_new_lengths(density: ModelDensity) -> dict[str, np.ndarray]:
+    """Numbers instead of the coordinates of a dimension that has another length now."""
+    model, coords = density.model, {}
+    for dim, symbol in model.dim_lengths.items():
+        values = model.coords.get(dim)
+        if values is None or not isinstance(symbol, SharedVariable):
+            continue
+        length = int(density.data_value(symbol))
+        if length != len(values):
+            coords[dim] = np.arange(length)
+    return coords
+
+
+def log_convergence(data, model) -> None:
+    """PyMC's own checks of R-hat and effective sample size, in its log."""
+    warnings = run_convergence_checks(data, model)
+    log_warnings([w for w in warnings if w.kind is not WarningType.DIVERGENCES])

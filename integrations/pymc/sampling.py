@@ -1,0 +1,377 @@
+"""Whole chains on a PyMC model in native code, on threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pymc.model import modelcontext
+
+from mjhmc_numba.api import (
+    check_counts,
+    check_fixed,
+    check_memory,
+    choose_settings,
+    longest_rectangle,
+    run_tasks,
+)
+from mjhmc_numba.diagnostics import diagnose
+from mjhmc_numba.driver import ChainRun, ChainTask
+from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.process import Process
+from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.errors import DiscreteVariableError
+from mjhmc_numba.pymc.expand import Expansion
+from mjhmc_numba.pymc.packaging import (
+    chain_generators,
+    data_in_model,
+    initial_points,
+    log_convergence,
+    to_arviz,
+)
+from mjhmc_numba.pymc.start import chain_seed, find_start
+from mjhmc_numba.results import Result, stats_from_rows
+from mjhmc_numba.settings import Settings
+
+__all__ = ["CompiledModel", "Sampling", "compile", "sample"]
+
+
+def sample(
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    model=None,
+    *,
+    random_seed=None,
+    cores: int | None = None,
+    progressbar: bool = True,
+    var_names: Sequence[str] | None = None,
+    initvals: Mapping | Sequence | None = None,
+    jitter: bool = True,
+    discard_tuned_samples: bool = True,
+    compute_convergence_checks: bool = True,
+    idata_kwargs: Mapping[str, Any] | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+    blocking: bool = True,
+    settings: Settings | None = None,
+    **options,
+):
+    """Sample a PyMC model by Markov jump HMC, whole chains in native code on threads.
+
+    Takes and returns what `pm.sample` does, for models of continuous variables. The draws are those
+    of ``pm.sample(step=MJHMC(...))`` with the same seed, tuning draws and settings, bit for bit,
+    whatever the number of cores.
+
+    Parameters
+    ----------
+    draws, tune, chains : draws to keep, tuning draws before them, chains
+    model : the PyMC model; that of the `with` block by default
+    random_seed : anything that `pm.sample` takes
+    cores : chains that run at once; all cores by default
+    progressbar : show a live display
+    var_names : variables to keep; all by default
+    initvals : initial values, or a list of them for each chain
+    jitter : start at random points near the initial values
+    discard_tuned_samples : False keeps the warm-up in groups of their own
+    compute_convergence_checks : log what R-hat and effective sample sizes say
+    idata_kwargs : handed to `pm.to_inference_data`, such as ``{"log_likelihood": True}``
+    compile_kwargs : handed to PyTensor's compilation
+    blocking : False returns at once with a `Sampling` to wait for, look into, or abort
+    settings, **options : see `mjhmc_numba.Settings`; unknown ones raise
+
+    Returns
+    -------
+    InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x)
+        posterior, sample_stats, observed_data, constant_data
+    """
+    chosen = choose_settings(settings, options)  # before the model is compiled
+    compiled = compile(model, var_names=var_names, compile_kwargs=compile_kwargs)
+    return compiled.sample(
+        draws,
+        tune,
+        chains,
+        random_seed=random_seed,
+        cores=cores,
+        progressbar=progressbar,
+        initvals=initvals,
+        jitter=jitter,
+        discard_tuned_samples=discard_tuned_samples,
+        compute_convergence_checks=compute_convergence_checks,
+        idata_kwargs=idata_kwargs,
+        blocking=blocking,
+        settings=chosen,
+    )
+
+
+def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
+    model=None,
+    *,
+    var_names: Sequence[str] | None = None,
+    compile_kwargs: Mapping[str, Any] | None = None,
+) -> CompiledModel:
+    """Compile a model, to be sampled many times.
+
+    Parameters
+    ----------
+    model : the PyMC model; that of the `with` block by default
+    var_names : variables to keep of each draw; all by default
+    compile_kwargs : handed to PyTensor's compilation
+    """
+    model = modelcontext(model)
+    if model.discrete_value_vars and model.continuous_value_vars:
+        names = ", ".join(v.name for v in model.discrete_value_vars)
+        raise DiscreteVariableError(
+            f"{names} is discrete and has no gradient. Use pm.sample(step=MJHMC()), where another "
+            "step method moves it, or sum it out of the model."
+        )
+    density = ModelDensity(model, compile_kwargs=compile_kwargs)
+    compiled = CompiledModel(density, var_names)
+    compiled.density.target()
+    Process.compile_kernel()
+    return compiled
+
+
+class CompiledModel:
+    """A model in machine code.
+
+    Parameters
+    ----------
+    density : the density of all free variables
+    var_names : variables to keep of each draw; all if None
+    """
+
+    def __init__(self, density: ModelDensity, var_names: Sequence[str] | None = None):
+        self.density = density
+        self.var_names = var_names
+        self._expansion = {
+            with_transformed: Expansion(density, var_names, include_transformed=with_transformed)
+            for with_transformed in (False, True)
+        }
+
+    def __repr__(self) -> str:
+        kind = "native" if self.density.is_native else "through Python"
+        return f"<CompiledModel: {self.density.ndim} dimensions, {kind}>"
+
+    def with_data(self, **data) -> CompiledModel:
+        """The same machine code on other `pm.Data`; this object and the model keep theirs."""
+        return CompiledModel(self.density.with_data(**data), self.var_names)
+
+    def sample(
+        self,
+        draws: int = 1000,
+        tune: int = 1000,
+        chains: int = 4,
+        *,
+        random_seed=None,
+        cores: int | None = None,
+        progressbar: bool = True,
+        initvals: Mapping | Sequence | None = None,
+        jitter: bool = True,
+        discard_tuned_samples: bool = True,
+        compute_convergence_checks: bool = True,
+        idata_kwargs: Mapping[str, Any] | None = None,
+        blocking: bool = True,
+        settings: Settings | None = None,
+        **options,
+    ):
+        """Sample the model; the parameters are those of `mjhmc_numba.pymc.sample`."""
+        chosen = choose_settings(settings, options)
+        keep_warmup = not discard_tuned_samples
+        check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+        check_fixed(chosen, tune)
+        check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
+        chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
+        self.density.check_unchanged()
+        self.density.update_data()
+        tasks = self._tasks(draws, tune, chains, random_seed, initvals, jitter, chosen, keep_warmup)
+        sampling = Sampling(
+            self,
+            tasks,
+            cores=cores if self.density.is_native else 1,  # PyTensor's functions are not reentrant
+            progress=bool(progressbar),
+            checks=compute_convergence_checks,
+            idata_kwargs=dict(idata_kwargs or {}),
+        )
+        return sampling.run() if blocking else sampling.start()
+
+    def _tasks(
+        self, draws, tune, chains, random_seed, initvals, jitter, settings, keep_warmup
+    ) -> list[ChainTask]:
+        """The chains, each started as `MJHMC` starts it."""
+        density, target = self.density, self.density.target()
+        rngs, seeds = chain_generators(random_seed, chains)
+        with data_in_model(density):
+            points = initial_points(density.model, initvals, seeds)
+        tasks = []
+        for rng, point in zip(rngs, points, strict=True):
+            x = find_start(density, target, point, rng, jitter=jitter and tune > 0)
+            tasks.append(ChainTask(target, settings, draws, tune, chain_seed(rng), x, keep_warmup))
+        return tasks
+
+    def expand(self, draws: np.ndarray, *, include_transformed: bool = False) -> dict:
+        """All variables, each (chain, draw, ...), from raveled draws (chain, draw, d)."""
+        return self._expansion[include_transformed](draws)
+
+
+class Sampling:
+    """A run of several chains, in this thread or in the background."""
+
+    def __init__(self, compiled: CompiledModel, tasks, *, cores, progress, checks, idata_kwargs):
+        self._compiled, self._tasks = compiled, tasks
+        self._cores, self._progress, self._checks = cores, progress, checks
+        self._idata_kwargs = idata_kwargs
+        self._runs: list[ChainRun] = []
+        self._thread: threading.Thread | None = None
+        self._result: Result | None = None
+        self._error: BaseException | None = None
+        self._data = None
+        self._began = time.perf_counter()
+
+    def __repr__(self) -> str:
+        made = [len(run.draws_so_far()[0]) for run in self._runs]
+        state = "finished" if self.is_finished else "running"
+        return f"<Sampling: {state}, draws of each chain: {made}>"
+
+    # ------------------------------------------------------------------ running
+
+    def run(self):
+        """Run in this thread; returns what `pm.sample` returns."""
+        self._work()
+        return self._finish()
+
+    def start(self) -> Sampling:
+        """Run in the background."""
+        self._thread = threading.Thread(target=self._work, name="mjhmc", daemon=True)
+        self._thread.start()
+        return self
+
+    def _work(self) -> None:
+        try:
+            self._result = run_tasks(
+                self._tasks,
+                self._tasks[0].settings,
+                None,
+                cores=self._cores,
+                progress=self._progress,
+                on_start=self._runs.extend,
+            )
+        except BaseException as error:  # raised where somebody waits for the draws
+            self._error = error
+        self._seconds = time.perf_counter() - self._began
+
+    @property
+    def is_finished(self) -> bool:
+        return self._thread is None or not self._thread.is_alive()
+
+    def wait(self, timeout: float | None = None):
+        """What `pm.sample` returns, once all chains have ended.
+
+        Raises `TimeoutError` if they have not after `timeout` seconds, and what a chain raised.
+        Ctrl-C stops the waiting and not the chains; `abort` stops them.
+        """
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                raise TimeoutError(f"The chains are still running after {timeout} seconds.")
+        return self._finish()
+
+    def abort(self):
+        """Stop the chains; returns their draws so far, or None if there are none."""
+        for run in self._runs:
+            run.abort()
+        try:
+            return self.wait()
+        except KeyboardInterrupt:
+            if self._result is None and isinstance(self._error, KeyboardInterrupt):
+                return None
+            raise
+
+    def inspect(self):
+        """The draws so far, of as many chains as give most of them; None if there are none."""
+        if self.is_finished:
+            return self._finish()
+        parts = [run.draws_so_far() for run in self._runs]
+        kept = longest_rectangle([len(draws) for draws, _ in parts])
+        if not kept:
+            return None
+        n = min(len(parts[k][0]) for k in kept)
+        tuned = [self._runs[k].process.tuned for k in kept]  # type: ignore[union-attr]
+        draws = np.stack([parts[k][0][:n] for k in kept])
+        stats = stats_from_rows(np.stack([parts[k][1][:n] for k in kept]), tuned)
+        seconds = time.perf_counter() - self._began
+        return self._package(draws, _pymc_stats(stats), kept, seconds, {}, n_kept_tune=0)
+
+    # ------------------------------------------------------------------ results
+
+    def _finish(self):
+        if self._error is not None:
+            partial = getattr(self._error, "result", None)
+            if isinstance(partial, Result):
+                self._error.result = self._from_result(partial)  # type: ignore[attr-defined]
+            raise self._error
+        if self._data is None:
+            assert self._result is not None
+            self._data = self._from_result(self._result)
+            self._report(self._result, self._data)
+        return self._data
+
+    def _from_result(self, result: Result):
+        draws, n_kept_tune = result.draws, 0
+        stats = _pymc_stats(result.stats)
+        if result.warmup_draws is not None and result.warmup_stats is not None:
+            n_kept_tune = result.warmup_draws.shape[1]
+            warmup = _pymc_stats(result.warmup_stats, is_warmup=True)
+            draws = np.concatenate([result.warmup_draws, draws], axis=1)
+            stats = {
+                name: np.concatenate([warmup[name], array], axis=1) for name, array in stats.items()
+            }
+        return self._package(
+            draws, stats, result.chains, self._seconds, _attributes(result), n_kept_tune=n_kept_tune
+        )
+
+    def _package(self, draws, stats, chains, seconds, attributes, *, n_kept_tune):
+        transformed = bool(self._idata_kwargs.get("include_transformed", False))
+        return to_arviz(
+            self._compiled.density,
+            self._compiled.expand(draws, include_transformed=transformed),
+            stats,
+            n_tune=self._tasks[0].tune,
+            n_kept_tune=n_kept_tune,
+            chains=chains,
+            seconds=seconds,
+            attributes=attributes,
+            idata_kwargs=self._idata_kwargs,
+        )
+
+    def _report(self, result: Result, data) -> None:
+        messages = list(result.warnings)
+        if result.draws.shape[1]:
+            messages += diagnose(result, self._tasks[0].target)
+        for message in messages:
+            warnings.warn(message, SamplingWarning, stacklevel=5)
+        if self._checks and result.draws.shape[1]:
+            log_convergence(data, self._compiled.density.model)
+
+
+def _pymc_stats(stats, *, is_warmup: bool = False) -> dict[str, np.ndarray]:
+    """Statistics under the names that ArviZ gives those of the step method."""
+    diverging = np.zeros_like(stats["diverging"]) if is_warmup else stats["diverging"]
+    return {
+        **{name: array for name, array in stats.items() if name != "n_blocked"},
+        "divergences": diverging.cumsum(axis=1),
+        "holding_time": stats["draw_interval"] / np.maximum(stats["n_jumps"], 1),
+    }
+
+
+def _attributes(result: Result) -> dict[str, Any]:
+    """What is stored beside the draws, in types that every file format takes."""
+    return {
+        "sampler": "mjhmc_numba",
+        "integrator": ", ".join(t.integrator for t in result.settings),
+        "metric_rank": [t.metric.rank for t in result.settings],
+        "warmup_gradients": [int(n) for n in result.warmup_gradients],
+    }

@@ -1,0 +1,56 @@
+"""Where a chain on a model starts, and its random stream: the same for both ways to sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from mjhmc_numba.errors import InitialPointError
+from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.target import Target
+
+__all__ = ["chain_seed", "find_start"]
+
+JITTER = 1.0  # starts are uniform within this distance in each unconstrained dimension, as PyMC's
+JITTER_TRIES = 50
+
+
+def chain_seed(rng: np.random.Generator) -> np.random.SeedSequence:
+    """The seed of a chain, from the generator that PyMC gives it."""
+    return np.random.SeedSequence(rng.integers(2**32, size=4).tolist())
+
+
+def find_start(
+    density: ModelDensity,
+    target: Target,
+    point: Mapping[str, Any],
+    rng: np.random.Generator,
+    *,
+    jitter: bool,
+) -> np.ndarray:
+    """A vector with a finite density: at `point`, or at random around it.
+
+    Raises
+    ------
+    StartError
+        if the density is not finite at `point` either; names the term
+    """
+    x = density.layout.ravel(point)
+    if not jitter:
+        return x if _is_finite(target, x) else density.check_start(point)
+    for _ in range(JITTER_TRIES):
+        near = x + rng.uniform(-JITTER, JITTER, x.size)
+        if _is_finite(target, near):
+            return near
+    density.check_start(point)
+    raise InitialPointError(
+        f"The log density is finite at the initial point, but at none of {JITTER_TRIES} random "
+        "points around it. Give initvals further inside the support, or jitter=False."
+    )
+
+
+def _is_finite(target: Target, x: np.ndarray) -> bool:
+    logp, grad = target.logp_and_grad(x)
+    return bool(np.isfinite(logp) and np.isfinite(grad).all())

@@ -1,0 +1,40 @@
+"""Driving step methods draw by draw, as PyMC does, without its traces and their compilation."""
+
+import numpy as np
+from pymc.step_methods.compound import CompoundStep
+
+FIXED = {"step_size": 0.5, "num_steps": 1, "refresh_rate": 0.25, "draw_interval": 2.0}
+
+
+def begin(step, seed, tune, draws=0):
+    """What PyMC does with a step before a chain: 5 and 6 have another hook each."""
+    rng = np.random.default_rng(seed)
+    if hasattr(CompoundStep, "setup_chain"):
+        step.setup_chain(rng, tune, draws)
+    else:
+        step.set_rng(rng)
+
+
+def run(step, point, draws, tune=0):
+    """Points and statistics of some draws, and where the chain is then."""
+    points, stats = [], []
+    for k in range(tune + draws):
+        if k == tune:
+            step.stop_tuning()
+        point, made = step.step(point)
+        if k >= tune:
+            points.append(point)
+            stats.append(made)
+    return points, stats
+
+
+def chain(step, point, seed, draws, tune):
+    """A whole chain: values by name, (draw, ...)."""
+    begin(step, seed, tune, draws)
+    points, _ = run(step, point, draws, tune)
+    return {name: np.stack([p[name] for p in points]) for name in points[0]}
+
+
+def vectors(points):
+    """All variables of points, one row each."""
+    return np.array([np.concatenate([np.ravel(v) for v in p.values()]) for p in points])

@@ -1,0 +1,422 @@
+"""The ways in which the kernel is broken, each a small change of one line or two."""
+
+from typing import NamedTuple
+
+REFERENCE = ("kernel/test_reference.py",)
+RATES = ("kernel/test_rates.py",)
+RANDOM = ("kernel/test_random.py",)
+METRIC = ("kernel/test_metric.py",)
+INTEGRATORS = ("kernel/test_integrators.py",)
+LADDER = ("kernel/test_ladder.py",)
+RECORD = ("kernel/test_record.py",)
+CLOCKS = ("kernel/test_clocks.py",)
+REFINEMENT = ("kernel/test_refinement.py",)
+FAULTS = ("kernel/test_faults.py",)
+
+
+class Mutant(NamedTuple):
+    """One change: `old` becomes `new` in a file of the package; `tests` are asked first."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...] = REFERENCE
+
+
+MUTANTS = (
+    # Rates.
+    Mutant(
+        "flip rate 1 % too high",
+        "kernel/rates.py",
+        "return max(0.0, g_behind - g_ahead)",
+        "return max(0.0, 1.01 * g_behind - g_ahead)",
+        RATES,
+    ),
+    Mutant(
+        "no flips",
+        "kernel/rates.py",
+        "return max(0.0, g_behind - g_ahead)",
+        "return 0.0 * (g_behind - g_ahead)",
+        RATES,
+    ),
+    Mutant(
+        "flips not reduced by the flow ahead",
+        "kernel/rates.py",
+        "return max(0.0, g_behind - g_ahead)",
+        "return max(0.0, g_behind + 0.0 * g_ahead)",
+        RATES,
+    ),
+    Mutant(
+        "sqrt g without its root",
+        "kernel/rates.py",
+        "math.exp(min(0.5 * log_ratio, LARGEST_LOG_RATE))",
+        "math.exp(min(0.51 * log_ratio, LARGEST_LOG_RATE))",
+        RATES,
+    ),
+    Mutant(
+        "metropolis g exceeds 1",
+        "kernel/rates.py",
+        "return math.exp(min(log_ratio, 0.0))",
+        "return math.exp(min(log_ratio, 0.01))",
+        RATES,
+    ),
+    Mutant(
+        "barker g wrong above 1",
+        "kernel/rates.py",
+        "return 2.0 / (1.0 + math.exp(-log_ratio))",
+        "return 2.0 / (1.0 + math.exp(-1.01 * log_ratio))",
+        RATES,
+    ),
+    Mutant(
+        "own g not mirrored above 1",
+        "kernel/rates.py",
+        "return math.exp(min(log_ratio + math.log(g_inverse), LARGEST_LOG_RATE))",
+        "return math.exp(min(0.99 * log_ratio + math.log(g_inverse), LARGEST_LOG_RATE))",
+        RATES,
+    ),
+    Mutant(
+        "infinite energies accepted",
+        "kernel/rates.py",
+        "    if not math.isfinite(energy_to):\n        return -math.inf",
+        "    if not math.isfinite(energy_to):\n        return 0.0",
+        RATES,
+    ),
+    # Random numbers.
+    Mutant(
+        "uniform numbers may be 0",
+        "kernel/random.py",
+        "return (np.float64(next_word(rng) >> np.uint64(12)) + 0.5) * TO_UNIT",
+        "return np.float64(next_word(rng) >> np.uint64(12)) * TO_UNIT",
+        RANDOM,
+    ),
+    Mutant(
+        "uniform numbers biased",
+        "kernel/random.py",
+        "return (np.float64(next_word(rng) >> np.uint64(12)) + 0.5) * TO_UNIT",
+        "return (np.float64(next_word(rng) >> np.uint64(12)) + 0.5) * TO_UNIT * 0.99",
+        RANDOM,
+    ),
+    Mutant(
+        "another generator",
+        "kernel/random.py",
+        "_rotate_left(rng[3], 45)",
+        "_rotate_left(rng[3], 44)",
+        RANDOM,
+    ),
+    Mutant(
+        "normal numbers without tails",
+        "kernel/random.py",
+        "return tail if u > 0.0 else -tail",
+        "return EDGES[1] if u > 0.0 else -EDGES[1]",
+        RANDOM,
+    ),
+    Mutant(
+        "normal numbers with wrong wedges",
+        "kernel/random.py",
+        "if above + uniform(rng) * (below - above) < 1.0:",
+        "if above < 1.0:",
+        RANDOM,
+    ),
+    # Momentum.
+    Mutant(
+        "refresh with sd 1.01",
+        "kernel/metric.py",
+        "        out[j] /= scale[j]\n    return 0.5 * total",
+        "        out[j] /= scale[j] / 1.01\n    return 0.5 * total",
+    ),
+    Mutant(
+        "partial refresh with too much noise",
+        "kernel/metric.py",
+        "fresh = math.sqrt(1.0 - alpha * alpha)",
+        "fresh = math.sqrt(1.0 - alpha * alpha * alpha * alpha)",
+        METRIC,
+    ),
+    Mutant(
+        "partial refresh forgets the direction",
+        "kernel/ladder.py",
+        "p.refresh_alpha * p.direction, v",
+        "p.refresh_alpha, v",
+    ),
+    Mutant(
+        "stale energy after a refresh",
+        "kernel/metric.py",
+        "        total += out[j] * out[j]\n    _stretch_along(p, vector(p.root",
+        "        total += 1.0\n    _stretch_along(p, vector(p.root",
+    ),
+    Mutant(
+        "kinetic energy without its half",
+        "kernel/metric.py",
+        "            total += v[j] * work[j]\n    return 0.5 * total",
+        "            total += v[j] * work[j]\n    return 0.505 * total",
+        METRIC,
+    ),
+    Mutant(
+        "momentum root with the wrong sign",
+        "kernel/metric.py",
+        "_stretch_along(p, vector(p.root, p.rank), out)",
+        "_stretch_along(p, vector(p.stretch, p.rank), out)",
+        METRIC,
+    ),
+    Mutant(
+        "pull of the harmonic integrator off",
+        "kernel/metric.py",
+        "_stretch_along(p, vector(p.shrink, p.rank), out)",
+        "_stretch_along(p, vector(p.root, p.rank), out)",
+    ),
+    # Integrators.
+    Mutant(
+        "kick of 0.51",
+        "kernel/integrators.py",
+        "    if stages == 1:\n        return 0.5\n    if stages == 2:\n        return TWO",
+        "    if stages == 1:\n        return 0.51\n    if stages == 2:\n        return TWO",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "middle kick of two_stage",
+        "kernel/integrators.py",
+        "else 1.0 - 2.0 * TWO_STAGE_B",
+        "else 1.0 - TWO_STAGE_B",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "other constant of three_stage",
+        "kernel/integrators.py",
+        "THREE_STAGE_B = 0.11888010966548",
+        "THREE_STAGE_B = 0.11888",
+    ),
+    Mutant(
+        "drift without a scale",
+        "kernel/integrators.py",
+        "x[j] += length * scale[j] * scale[j] * v[j]",
+        "x[j] += length * scale[j] * v[j]",
+        METRIC,
+    ),
+    Mutant(
+        "rotation that stretches",
+        "kernel/integrators.py",
+        "v[j] = cosine * v[j] - sine * pulled",
+        "v[j] = cosine * v[j] - 1.001 * sine * pulled",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "last kick forgotten in the harmonic integrator",
+        "kernel/integrators.py",
+        "        kick(0.5 * step_size, v, grad)\n        kick(0.5 * step_size, v, pull)\n"
+        "    return False, logp",
+        "        kick(0.5 * step_size, v, grad)\n    return False, logp",
+        INTEGRATORS,
+    ),
+    # The ladder.
+    Mutant(
+        "backward L a step short",
+        "kernel/ladder.py",
+        "p.num_steps * pieces, x, v, grad)",
+        "p.num_steps * pieces - (side < 0), x, v, grad)",
+    ),
+    Mutant(
+        "backward L as forward L",
+        "kernel/ladder.py",
+        "integrate(p, side * p.ladder_step / pieces",
+        "integrate(p, abs(side) * p.ladder_step / pieces",
+    ),
+    Mutant(
+        "wrong neighbour after a flip",
+        "kernel/jump.py",
+        "p.here += p.direction",
+        "p.here += 1",
+    ),
+    Mutant(
+        "full ring buffer forgets the wrong end",
+        "kernel/ladder.py",
+        "            p.low += 1\n        else:\n            p.high -= 1\n    level",
+        "            p.high -= 1\n        else:\n            p.low += 1\n    level",
+        LADDER,
+    ),
+    Mutant(
+        "full ring buffer forgets nothing",
+        "kernel/ladder.py",
+        "if p.high - p.low + 1 == p.capacity:",
+        "if p.high - p.low + 1 < 0:",
+        LADDER,
+    ),
+    Mutant(
+        "new ladder keeps the old momentum's sign",
+        "kernel/ladder.py",
+        "            v[j] = -v[j]",
+        "            v[j] = v[j]",
+    ),
+    Mutant(
+        "step size jittered one way",
+        "kernel/ladder.py",
+        "p.ladder_step = p.step_size * (1.0 + jitter)",
+        "p.ladder_step = p.step_size * (1.0 + abs(jitter))",
+    ),
+    Mutant(
+        "stale gradient after a move",
+        "kernel/ladder.py",
+        "evaluate(p, x, grad)\n    if raised:\n        copy_vector(position",
+        "evaluate(p, x, scratch(p, 2))\n    if raised:\n        copy_vector(position",
+    ),
+    Mutant(
+        "divergences not counted",
+        "kernel/ladder.py",
+        "        p.n_diverging += 1\n",
+        "        p.n_diverging += 0\n",
+        FAULTS,
+    ),
+    Mutant(
+        "level of the way back not checked",
+        "kernel/ladder.py",
+        "            energy = math.inf\n    _set_levels",
+        "            energy = energy\n    _set_levels",
+        REFINEMENT,
+    ),
+    Mutant(
+        "refinement halves the path, not the step",
+        "kernel/ladder.py",
+        "p.num_steps * pieces, x, v, grad)",
+        "p.num_steps, x, v, grad)",
+        REFINEMENT,
+    ),
+    # Events and clocks.
+    Mutant(
+        "thinning without the bound of g",
+        "kernel/jump.py",
+        "u = uniform(random_stream(p)) * p.g_max",
+        "u = uniform(random_stream(p))",
+    ),
+    Mutant(
+        "unsettled flip dropped by a partial refresh",
+        "kernel/clock.py",
+        "if p.refresh_alpha > 0.0 and settle_flip(p):",
+        "if p.refresh_alpha > 2.0 and settle_flip(p):",
+    ),
+    Mutant(
+        "unsettled flip dropped at a ring",
+        "kernel/jump.py",
+        "    if p.unsettled_u < p.unsettled_g + flip_rate(p.unsettled_g, g_behind):",
+        "    if p.unsettled_u < p.unsettled_g:",
+    ),
+    Mutant(
+        "flip decided with the wrong flow",
+        "kernel/jump.py",
+        "        p.unsettled_g = g_ahead",
+        "        p.unsettled_g = 0.0",
+    ),
+    Mutant(
+        "refreshes half as often",
+        "kernel/jump.py",
+        "return exponential(random_stream(p)) / p.refresh_rate",
+        "return 2.0 * exponential(random_stream(p)) / p.refresh_rate",
+        CLOCKS,
+    ),
+    Mutant(
+        "regular refreshes rounded down",
+        "kernel/jump.py",
+        "p.refresh_rate + uniform(rng))",
+        "p.refresh_rate + 0.0 * uniform(rng))",
+        CLOCKS,
+    ),
+    Mutant(
+        "regular rings 2 % apart too far",
+        "kernel/jump.py",
+        "    return 1.0 / p.g_max\n",
+        "    return 1.02 / p.g_max\n",
+        CLOCKS,
+    ),
+    Mutant(
+        "exponential rings at the wrong rate",
+        "kernel/jump.py",
+        "return exponential(random_stream(p)) / p.g_max",
+        "return exponential(random_stream(p))",
+        CLOCKS,
+    ),
+    Mutant(
+        "time of a competing event not added",
+        "kernel/jump.py",
+        "p.next_ring = p.now + min(wait_L, wait_F)",
+        "p.next_ring = min(wait_L, wait_F)",
+    ),
+    Mutant(
+        "the later of two competing events wins",
+        "kernel/jump.py",
+        "p.next_event = EVENT_L if wait_L < wait_F else EVENT_F",
+        "p.next_event = EVENT_L if wait_L > wait_F else EVENT_F",
+    ),
+    Mutant(
+        "rates of the state before are kept after a move",
+        "kernel/jump.py",
+        "    p.entered = p.now\n    p.scheduled = 0\n\n\n@kernel_jit\ndef ring",
+        "    p.entered = p.now\n\n\n@kernel_jit\ndef ring",
+    ),
+    Mutant(
+        "a draw before the last event of its tick",
+        "kernel/clock.py",
+        "if min(p.next_ring, p.next_refresh) > p.tick_end:",
+        "if max(p.next_ring, p.next_refresh) > p.tick_end:",
+    ),
+    # The record, and stops.
+    Mutant(
+        "holding times all alike",
+        "kernel/jump.py",
+        "holding[0] = p.now - p.entered",
+        "holding[0] = 1.0",
+        RECORD,
+    ),
+    Mutant(
+        "holding times without the wait since a flip",
+        "kernel/jump.py",
+        "holding[0] = p.now - p.entered",
+        "holding[0] = p.next_ring - p.now",
+        RECORD,
+    ),
+    Mutant(
+        "expected holding times without the refresh rate",
+        "kernel/jump.py",
+        "p.total_rate = rate_L + rate_F + p.refresh_rate",
+        "p.total_rate = rate_L + rate_F",
+        RECORD,
+    ),
+    Mutant(
+        "a resumed tick begins anew",
+        "kernel/chain.py",
+        "        if p.in_tick == 0:\n",
+        "        if p.in_tick <= 1:\n",
+        RECORD,
+    ),
+    Mutant(
+        "abort ignored",
+        "kernel/clock.py",
+        "        if p.abort != 0:",
+        "        if p.abort > 1:",
+        FAULTS,
+    ),
+    Mutant(
+        "density that raised goes on",
+        "kernel/density.py",
+        "        return True, -math.inf",
+        "        return False, -math.inf",
+        FAULTS,
+    ),
+    Mutant(
+        "cut draws not counted",
+        "kernel/clock.py",
+        "p.n_capped += 1",
+        "p.n_capped += 0",
+        FAULTS,
+    ),
+    # Discrete-time HMC.
+    Mutant(
+        "control rejects without a flip",
+        "kernel/control.py",
+        "p.direction = -1",
+        "p.direction = 1",
+    ),
+    Mutant(
+        "control accepts downhill only",
+        "kernel/control.py",
+        "acceptance = math.exp(min(0.0, ratio))",
+        "acceptance = math.exp(min(0.0, 2.0 * ratio))",
+    ),
+)
