@@ -70,11 +70,12 @@ def sample(
 
     Examples
     --------
-    >>> import mjhmc_numba, numba
+    >>> import mjhmc_numba, numba, numpy as np
     >>> @numba.njit
     ... def density(x, grad):  # a standard normal distribution
-    ...     grad[:] = -x
-    ...     return -0.5 * (x @ x)
+    ...     for j in range(x.size):
+    ...         grad[j] = -x[j]
+    ...     return -0.5 * np.sum(x**2)
     >>> result = mjhmc_numba.sample(density, ndim=3, seed=1, progress=False)
     >>> result.draws.shape
     (4, 1000, 3)

@@ -7,11 +7,13 @@ import numpy as np
 from mjhmc_numba.results import Result
 from mjhmc_numba.target import Target
 
-__all__ = ["diagnose", "flat_dimensions", "split_r_hat"]
+__all__ = ["diagnose", "effective_size", "flat_dimensions", "split_r_hat"]
 
 STUCK_STAY = 100  # rings without a move
-LARGEST_R_HAT = 1.2  # far above what a run that is only short would have
+LARGEST_R_HAT = 1.05  # above what a run that is only short would have
+SMALLEST_BFMI = 0.2  # Betancourt (2016): below 0.2-0.3 the energy explores slowly
 FEWEST_DRAWS = 100  # for an R-hat worth the name
+SMALLEST_SHARE = 0.05  # of the draws that are worth an independent one, in a value or its square
 FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
 BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
 
@@ -25,6 +27,7 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
     target : its density, which is asked whether it is flat
     """
     messages = [*_divergences(result), *_caps(result), *_stuck_chains(result)]
+    messages += _slow_energy(result)
     try:
         flat = flat_dimensions(result, target) if target is not None else []
     except Exception as error:  # no reason to lose the draws
@@ -36,7 +39,7 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
             "the draws mean nothing. Give it a prior there, or check its gradient."
         )
     elif result.draws.shape[1] >= FEWEST_DRAWS:
-        messages += _disagreement(result)
+        messages += _disagreement(result) or _few_effective(result)
     return messages
 
 
@@ -44,25 +47,23 @@ def _divergences(result: Result) -> list[str]:
     diverging = result.stats["diverging"]
     if not diverging.any():
         return []
-    return [
-        (
-            f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be "
-            "regions of high curvature that the chains do not enter. Raise target_accept, or "
-            "give the density an easier parametrisation."
-        )
-    ]
+    message = (
+        f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be "
+        "regions of high curvature that the chains do not enter. Raise target_accept, or "
+        "give the density an easier parametrisation."
+    )
+    return [message]
 
 
 def _caps(result: Result) -> list[str]:
     capped = int((result.stats["n_capped"] > 0).sum())
     if not capped:
         return []
-    return [
-        (
-            f"{capped} draws were cut short at max_jumps or max_gradients, so they are not quite "
-            "exact. Lower draw_interval or raise the caps."
-        )
-    ]
+    message = (
+        f"{capped} draws were cut short at max_jumps or max_gradients, so they are not quite "
+        "exact. Lower draw_interval or raise the caps."
+    )
+    return [message]
 
 
 def _stuck_chains(result: Result) -> list[str]:
@@ -75,6 +76,26 @@ def _stuck_chains(result: Result) -> list[str]:
     ]
 
 
+def _slow_energy(result: Result) -> list[str]:
+    """Chains whose energy changes little from refresh to refresh, next to its whole range."""
+    energy = result.stats["energy"]
+    refreshed = result.stats["n_R"].mean() > 0.9  # else draws share an energy by design
+    if energy.shape[1] < FEWEST_DRAWS or not refreshed:
+        return []
+    with np.errstate(all="ignore"):
+        bfmi = np.mean(np.diff(energy, axis=1) ** 2, axis=1) / energy.var(axis=1)
+    slow = np.flatnonzero(bfmi < SMALLEST_BFMI)
+    if not slow.size:
+        return []
+    named = ", ".join(str(result.chains[k]) for k in slow)
+    message = (
+        f"The energy explores slowly in chain {named} (E-BFMI down to {bfmi[slow].min():.2g}): "
+        "tails or a narrow neck are reached rarely, and variances may be wrong. Give the density "
+        "an easier parametrisation, for example a non-centred one."
+    )
+    return [message]
+
+
 def _disagreement(result: Result) -> list[str]:
     r_hat = split_r_hat(result.draws)
     bad = np.flatnonzero(~(r_hat <= LARGEST_R_HAT))
@@ -82,13 +103,63 @@ def _disagreement(result: Result) -> list[str]:
         return []
     worst = bad[np.argmax(np.nan_to_num(r_hat[bad], nan=np.inf))]
     named = _some([result.names[j] for j in bad])
+    message = (
+        f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they have not mixed, "
+        "or there is nothing to agree on because the density does not fall off. Run longer, give "
+        "the density an easier parametrisation, or check that it has a finite integral."
+    )
+    return [message]
+
+
+def _few_effective(result: Result) -> list[str]:
+    least, where = np.inf, 0
+    for at, block in _blocks(result.draws):
+        for values in (block, (block - block.mean(axis=(0, 1))) ** 2):
+            size = effective_size(values)
+            if size.min() < least:
+                least, where = float(size.min()), at + int(size.argmin())
+    total = result.draws.shape[0] * result.draws.shape[1]
+    if least >= SMALLEST_SHARE * total:
+        return []
     return [
-        (
-            f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they have not mixed, or "
-            "there is nothing to agree on because the density does not fall off. Run longer, give the "
-            "density an easier parametrisation, or check that it has a finite integral."
-        )
+        f"The {total} draws are worth only {least:.0f} independent ones in {result.names[where]} "
+        "or its square: the chains creep. Draw more, or give the density an easier "
+        "parametrisation."
     ]
+
+
+def _blocks(draws: np.ndarray):
+    """The draws, some dimensions at a time: (first dimension, block)."""
+    width = max(BLOCK // (draws.shape[0] * draws.shape[1]), 1)
+    for at in range(0, draws.shape[2], width):
+        yield at, draws[:, :, at : at + width]
+
+
+def effective_size(draws: np.ndarray) -> np.ndarray:
+    """Number of independent draws with the same variance of the mean.
+
+    Autocorrelations of all chains up to Geyer's (1992) first negative pair.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d)
+
+    Returns
+    -------
+    (d,)
+    """
+    chains, n, d = draws.shape
+    means = draws.mean(axis=1, keepdims=True)
+    power = np.abs(np.fft.rfft(draws - means, n=2 * n, axis=1)) ** 2
+    covariance = np.fft.irfft(power, axis=1)[:, :n].mean(axis=0) / n  # (lag, d)
+    total = covariance[0] + (means.var(axis=0, ddof=1)[0] if chains > 1 else 0.0)
+    total = np.where(total > 0, total, 1.0)
+    correlation = 1.0 - (covariance[0] - covariance) / total
+    even = n - n % 2
+    pairs = correlation[:even].reshape(-1, 2, d).sum(axis=1)
+    before_negative = np.cumprod(pairs > 0, axis=0)
+    time = np.maximum(2.0 * (pairs * before_negative).sum(axis=0) - 1.0, 1.0 / n)
+    return chains * n / time
 
 
 def _some(names: list[str], most: int = 5) -> str:
@@ -109,15 +180,13 @@ def split_r_hat(draws: np.ndarray) -> np.ndarray:
     """
     chains, n, d = draws.shape
     half = n // 2
-    width = max(BLOCK // (chains * n), 1)
     r_hat = np.empty(d)
     with np.errstate(all="ignore"):
-        for at in range(0, d, width):
-            block = draws[:, n - 2 * half :, at : at + width]
-            halves = block.reshape(2 * chains, half, -1)
+        for at, block in _blocks(draws):
+            halves = block[:, n - 2 * half :].reshape(2 * chains, half, -1)
             within = halves.var(axis=1, ddof=1).mean(axis=0)
             between = halves.mean(axis=1).var(axis=0, ddof=1)
-            r_hat[at : at + width] = np.sqrt((half - 1) / half + between / within)
+            r_hat[at : at + block.shape[2]] = np.sqrt((half - 1) / half + between / within)
     return r_hat
 
 

@@ -151,6 +151,7 @@ class ReferenceProcess:
         bounded = math.isfinite(self.g_max)
         self.competing = settings.method == "competing" or not bounded
         self.poisson = settings.clock == "poisson" or self.competing
+        self.refine_levels = settings.refine_levels or 0
         self.refine_threshold = settings.refine_threshold or REFINE_THRESHOLDS[tuned.integrator]
         self._set_metric()
         self._reset_statistics()
@@ -267,7 +268,7 @@ class ReferenceProcess:
         The far end must choose the same level for its way back. Otherwise the two are no
         neighbours: the rung gets an infinite energy, so nothing goes there.
         """
-        for level in range(self.settings.refine_levels + 1):
+        for level in range(self.refine_levels + 1):
             rung = self._L(start, side, level)
             if self._close(rung, start):
                 break
@@ -300,15 +301,15 @@ class ReferenceProcess:
         rates = self.settings.rates
         if log_t == -math.inf:
             return 0.0
+        log_t = min(log_t, _LARGEST_LOG_RATE)
         if rates == "sqrt":
-            return math.exp(min(log_t / 2, _LARGEST_LOG_RATE))
+            return math.exp(log_t / 2)
         if rates == "metropolis":
             return math.exp(min(log_t, 0.0))
         if rates == "barker":
             return 2 / (1 + math.exp(min(-log_t, _LARGEST_LOG_RATE)))
-        if log_t <= 0:
-            return rates(math.exp(log_t))
-        return math.exp(min(log_t, _LARGEST_LOG_RATE)) * rates(math.exp(-log_t))
+        assert callable(rates)
+        return rates(math.exp(log_t)) if log_t <= 0 else math.exp(log_t) * rates(math.exp(-log_t))
 
     def _ring_gap(self) -> float:
         return exponential(self.rng) / self.g_max if self.poisson else 1 / self.g_max

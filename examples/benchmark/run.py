@@ -16,6 +16,9 @@ from measure import RESULTS
 import mjhmc_numba
 
 HERE = Path(__file__).resolve().parent
+INTRODUCTION = """Written by `make benchmark` from the CSV files in `results/`. Ratios are medians
+of interleaved runs; a bar that is not met stands here with its measured value. `load` is the
+machine's load average: where it exceeds the number of cores, wall times say little."""
 PROGRAMS = {
     "kernel_overhead": """## The kernel beside the density
 
@@ -62,15 +65,7 @@ def write_page() -> None:
         f"{numba.__version__}, llvmlite {llvmlite.__version__}, mjhmc_numba "
         f"{mjhmc_numba.__version__}"
     )
-    parts = [
-        "# Speed",
-        (
-            "Written by `make benchmark` from the CSV files in `results/`. Ratios are medians of "
-            "interleaved runs; a bar that is not met stands here with its measured value. `load` is "
-            "the machine's load average: where it exceeds the number of cores, wall times say little."
-        ),
-        f"{processor()}, {os.cpu_count()} cores; {versions}.",
-    ]
+    parts = ["# Speed", INTRODUCTION, f"{processor()}, {os.cpu_count()} cores; {versions}."]
     for name, text in PROGRAMS.items():
         path = RESULTS / f"{name}.csv"
         if path.exists():

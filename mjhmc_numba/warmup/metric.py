@@ -18,6 +18,7 @@ MAX_RANK = 128
 CUTOFF = 1.5  # eigenvalues within [1/CUTOFF, CUTOFF] are left to the diagonal
 FINE_CUTOFF = 1.05  # for the harmonic integrator, whose kicks have all that is left over
 RIDGE, SMALL_RIDGE = 1e-5, 1e-10
+MANY_DIMENSIONS, ENOUGH_DRAWS = 600, 256
 EXTREME = 1e30  # variances are taken within [1/EXTREME, EXTREME]
 
 
@@ -82,6 +83,9 @@ def low_rank(
     eigenvalues far from 1 are kept.
     """
     base = diagonal(x, grad)
+    if x.shape[1] > MANY_DIMENSIONS and len(x) > ENOUGH_DRAWS:  # cubic in the smaller of the two
+        rows = np.linspace(0, len(x) - 1, ENOUGH_DRAWS).astype(int)
+        x, grad = x[rows], grad[rows]
     n, d = x.shape
     z = (x - x.mean(axis=0)) / base.scale
     q = (grad - grad.mean(axis=0)) * base.scale

@@ -273,6 +273,7 @@ def test_an_exception_of_a_compiled_density_arrives_with_its_message_and_the_dra
     assert all(values.shape == result.draws.shape[:2] for values in result.stats.values())
 
 
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
 def test_the_draws_before_an_exception_are_those_of_a_run_without_one():
     options = {"seed": 1, "chains": 1, **FIXED}
     with pytest.raises(ValueError, match="the pump is dry") as caught:

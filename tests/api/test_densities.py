@@ -12,6 +12,9 @@ from mjhmc_numba import targets
 from tests.api.densities import FIXED, SHORT, log_gamma, log_gamma_in_python, scaled_normal
 from tests.api.monte_carlo import assert_moments
 
+# Runs are short here; whether their draws can be trusted is asserted elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
+
 
 def compilations(action):
     """How often Numba compiles anything while `action` runs."""

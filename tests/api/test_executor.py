@@ -19,6 +19,9 @@ from tests.api.densities import (
     scaled_normal,
 )
 
+# Runs are short here; whether their draws can be trusted is asserted elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
+
 
 def new_pool(workers):
     return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))

@@ -6,6 +6,9 @@ import pytest
 import mjhmc_numba as mj
 from tests.api.densities import FIXED, SHORT, log_gamma
 
+# Runs are short here; whether their draws can be trusted is asserted elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
+
 
 def assert_same(result, other):
     np.testing.assert_array_equal(result.draws, other.draws)

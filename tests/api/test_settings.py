@@ -12,6 +12,9 @@ from mjhmc_numba import reference, targets
 from mjhmc_numba.process import random_words
 from tests.api.densities import FIXED, SHORT, log_gamma, log_gamma_in_python
 
+# Runs are short here; whether their draws can be trusted is asserted elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
+
 HERE = {"initial": [0.3, -0.2, 0.1], "seed": 4}
 
 
@@ -55,7 +58,6 @@ def test_every_setting_is_covered():
     assert list(CHANGES) == [field.name for field in dataclasses.fields(mj.Settings)]
 
 
-@pytest.mark.filterwarnings("ignore:.*cut short:mjhmc_numba.SamplingWarning")
 @pytest.mark.parametrize("name", CHANGES)
 def test_each_setting_changes_the_draws(name):
     value, options = CHANGES[name]

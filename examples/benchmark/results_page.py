@@ -1,0 +1,510 @@
+"""RESULTS.md and its pictures, from the CSV files of efficiency.py and ablation.py."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import math
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from problems import BUILT_IN
+
+OURS, OURS_DIAG, DEFAULT, LOW_RANK = "mjhmc", "mjhmc_diag", "nutpie", "nutpie_lowrank"
+# Reported, but no part of the bars.
+NOT_JUDGED = {"funnel_centered": "no fixed step size fits it, and no sampler here mixes on it"}
+MIXED = 1.05  # an R-hat above it makes an effective sample size meaningless
+CONVERGED = 1.01
+LARGEST_Z = 4.5  # of the worst of up to hundreds of parameters
+
+ABOUT = """# Efficiency
+
+Written by `efficiency.py report` from the CSV files in `results/`; nothing here is typed by hand
+but `results/remarks.md`. {runs}
+
+Efficiency is the effective sample size of the *worst* scored parameter per gradient: the smaller
+of bulk and tail, or that of squared deviations from the mean ("squares"), by ArviZ. "After
+warm-up" counts the gradients of the draws alone, "all" those of the warm-up too; ours include the
+search for a start and a first step. Seeds are averaged geometrically. `nutpie` is nutpie at its
+defaults (a diagonal metric), the *better* mode is the better of that and its low-rank mode, model
+by model and measure by measure. † An R-hat above 1.05: the effective sample size means nothing
+there. {versions}"""
+
+
+class Table:
+    """The rows of efficiency.csv, by model and sampler."""
+
+    def __init__(self, rows: Sequence[dict[str, str]]):
+        self.rows = rows
+        self.models = list(dict.fromkeys(row["model"] for row in rows))
+        bench = [m for m in self.models if m not in BUILT_IN]
+        self.judged = [m for m in bench or self.models if m not in NOT_JUDGED]
+
+    def values(self, model: str, sampler: str, column: str) -> list[float]:
+        """One value for each seed, where there is one."""
+        chosen = [r for r in self.rows if r["model"] == model and r["sampler"] == sampler]
+        return [float(row[column]) for row in chosen if row[column] != ""]
+
+    def typical(self, model: str, sampler: str, column: str) -> float | None:
+        """Geometric mean over the seeds."""
+        return geometric_mean(self.values(model, sampler, column))
+
+    def largest(self, model: str, sampler: str, column: str) -> float | None:
+        return max(self.values(model, sampler, column), default=None)
+
+    def better(self, model: str, column: str) -> float | None:
+        """That of nutpie's modes which does better."""
+        known = [self.typical(model, sampler, column) for sampler in (DEFAULT, LOW_RANK)]
+        return max((value for value in known if value is not None), default=None)
+
+    def ratio(self, model: str, column: str, ours: str = OURS, peer: str = DEFAULT):
+        """Ours over nutpie's; `peer` may be "better"."""
+        mine = self.typical(model, ours, column)
+        theirs = (
+            self.better(model, column) if peer == "better" else self.typical(model, peer, column)
+        )
+        return mine / theirs if mine is not None and theirs is not None else None
+
+    def ratios(self, column: str, ours: str = OURS, peer: str = DEFAULT) -> dict[str, float]:
+        """For all models that count."""
+        pairs = {model: self.ratio(model, column, ours, peer) for model in self.judged}
+        return {model: value for model, value in pairs.items() if value is not None}
+
+    def is_mixed(self, model: str, sampler: str) -> bool:
+        seen = self.values(model, sampler, "r_hat")
+        return not seen or statistics.median(seen) <= MIXED
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    logs = [math.log(max(value, 1e-9)) for value in values]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.{digits}g}".rstrip(".")
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+# ------------------------------------------------------------------------ bars
+
+Bar = tuple[str, str, str, bool | None]  # what, measured, wanted, whether it is met
+
+
+def mean_bar(what: str, ratios: dict[str, float], least: float, count: int) -> Bar:
+    """A geometric mean over the models."""
+    value = geometric_mean(ratios.values())
+    if value is None:
+        return what, "not measured", f"≥ {least}", None
+    short = "" if len(ratios) == count else f" ({len(ratios)} of {count} models)"
+    return what, number(value) + short, f"≥ {least}", value >= least
+
+
+def worst_bar(what: str, ratios: dict[str, float], least: float) -> Bar:
+    """No model below."""
+    if not ratios:
+        return what, "not measured", f"≥ {least}", None
+    worst = min(ratios, key=lambda model: ratios[model])
+    below = sum(value < least for value in ratios.values())
+    text = f"{number(ratios[worst])} ({worst}); {below} below"
+    return what, text, f"≥ {least}", not below
+
+
+def model_bar(what: str, value: float | None, least: float) -> Bar:
+    if value is None:
+        return what, "not measured", f"≥ {least}", None
+    return what, number(value), f"≥ {least}", value >= least
+
+
+def warmup_bar(table: Table) -> Bar:
+    value = geometric_mean(table.ratios("gradients_warmup").values())
+    what = "warm-up gradients, ours / nutpie's default, geometric mean"
+    if value is None:
+        return what, "not measured", "≤ 0.15", None
+    return what, number(value), "≤ 0.15", value <= 0.15
+
+
+def r_hat_bar(table: Table) -> Bar:
+    """The largest over the seeds, for both: ours below 1.01 wherever a mode of nutpie's is."""
+    missed, counted = [], 0
+    for model in table.judged:
+        mine = table.largest(model, OURS, "r_hat")
+        peers = [table.largest(model, sampler, "r_hat") for sampler in (DEFAULT, LOW_RANK)]
+        theirs = min((value for value in peers if value is not None), default=None)
+        if mine is None or theirs is None or theirs >= CONVERGED:
+            continue
+        counted += 1
+        if mine >= CONVERGED:
+            missed.append(f"{model} {mine:.3f}")
+    what = "R-hat < 1.01 in every seed where nutpie has it in every seed (in either mode)"
+    if not counted:
+        return what, "not measured", "all", None
+    text = f"{counted - len(missed)} of {counted} models" + (
+        f"; not {', '.join(missed)}" if missed else ""
+    )
+    return what, text, "all", not missed
+
+
+def mode_bar(table: Table) -> Bar:
+    """Chains in a minor mode, over the models and seeds that both have."""
+    ours = theirs = chains = 0
+    for model in table.judged:
+        mine = table.values(model, OURS, "minor_chains")
+        default = table.values(model, DEFAULT, "minor_chains")
+        seeds = min(len(mine), len(default))
+        ours, theirs = ours + int(sum(mine[:seeds])), theirs + int(sum(default[:seeds]))
+        chains += 4 * seeds
+    what = "chains left in a minor mode, ours / nutpie's default"
+    if not chains:
+        return what, "not measured", "ours ≤ nutpie's", None
+    return what, f"{ours} / {theirs} of {chains}", "ours ≤ nutpie's", ours <= theirs
+
+
+def per_draw_bar(table: Table) -> Bar:
+    """ESS per draw of the median parameter."""
+    column = "ess_median_per_draw"
+    known = {m: table.typical(m, OURS, column) for m in table.judged}
+    values = {m: v for m, v in known.items() if v is not None}
+    return worst_bar("bulk ESS per draw of the median parameter, smallest", values, 0.5)
+
+
+def growth_bar(table: Table) -> Bar:
+    """The exponent with which ESS per gradient falls from 10 to 1000 dimensions."""
+    what = "isotropic Gaussian, 10-d to 1,000-d: exponent of ESS per gradient in d"
+    few = table.typical("normal_10", OURS, "per_1000_draws")
+    many = table.typical("normal_1000", OURS, "per_1000_draws")
+    if few is None or many is None:
+        return what, "not measured", "≥ -0.25", None
+    slope = math.log(many / few) / math.log(100.0)
+    return what, f"{slope:.3f}", "≥ -0.25", slope >= -0.25
+
+
+def bars(table: Table) -> list[Bar]:
+    count = len(table.judged)
+    every: list[Bar] = []
+    for label, suffix in (("after warm-up", "_draws"), ("all", "_all")):
+        main, squares = "per_1000" + suffix, "squares_per_1000" + suffix
+        better = table.ratios(main, peer="better")
+        diagonal = table.ratios(main, ours=OURS_DIAG)
+        every += [
+            mean_bar(
+                f"ours / nutpie's default, geometric mean, {label}", table.ratios(main), 8, count
+            ),
+            mean_bar(f"ours / better mode, geometric mean, {label}", better, 2.5, count),
+            worst_bar(f"ours / better mode, worst model, {label}", better, 1.0),
+            mean_bar(
+                f"squares: ours / better mode, geometric mean, {label}",
+                table.ratios(squares, peer="better"),
+                3,
+                count,
+            ),
+            mean_bar(f"diagonal against diagonal, geometric mean, {label}", diagonal, 2.5, count),
+        ]
+    every += [warmup_bar(table), r_hat_bar(table), mode_bar(table), per_draw_bar(table)]
+    for model, peer, least in (("rough_well", DEFAULT, 1.0), ("stoch_vol", "better", 1.5)):
+        name = "nutpie's default" if peer == DEFAULT else "better mode"
+        ratio = table.ratio(model, "per_1000_draws", peer=peer)
+        every.append(model_bar(f"{model}: ours / {name}, after warm-up", ratio, least))
+    return [*every, growth_bar(table)]
+
+
+def bars_text(table: Table) -> str:
+    words = {True: "met", False: "**not met**", None: ""}
+    rows = [(what, got, wanted, words[met]) for what, got, wanted, met in bars(table)]
+    return "## The bars\n\n" + markdown(["what", "measured", "bar", "verdict"], rows)
+
+
+# ---------------------------------------------------------------------- tables
+
+RATIOS: list[tuple[str, Callable[[Table, str], float | None]]] = [
+    ("default, after warm-up", lambda t, m: t.ratio(m, "per_1000_draws")),
+    ("better, after warm-up", lambda t, m: t.ratio(m, "per_1000_draws", peer="better")),
+    ("default, all", lambda t, m: t.ratio(m, "per_1000_all")),
+    ("better, all", lambda t, m: t.ratio(m, "per_1000_all", peer="better")),
+    ("squares, default", lambda t, m: t.ratio(m, "squares_per_1000_draws")),
+    ("squares, better", lambda t, m: t.ratio(m, "squares_per_1000_draws", peer="better")),
+    ("diagonal / diagonal", lambda t, m: t.ratio(m, "per_1000_draws", ours=OURS_DIAG)),
+    ("warm-up gradients", lambda t, m: t.ratio(m, "gradients_warmup")),
+]
+
+
+def ratios_text(table: Table) -> str:
+    rows = []
+    for model in table.models:
+        mark = "" if model in table.judged else " (not judged)"
+        mark += "" if all(table.is_mixed(model, s) for s in (OURS, DEFAULT)) else " †"
+        rows.append([model + mark, *(number(get(table, model)) for _, get in RATIOS)])
+    means = []
+    for _, get in RATIOS:
+        known = (get(table, model) for model in table.judged)
+        means.append(number(geometric_mean(value for value in known if value is not None)))
+    rows.append(["**geometric mean**", *(f"**{mean}**" if mean else "" for mean in means)])
+    why = "; ".join(f"{name}: {reason}" for name, reason in NOT_JUDGED.items())
+    return (
+        "## Ours / nutpie\n\nSquares and diagonal against diagonal are after warm-up. Not judged: "
+        f"the built-in targets where there are others; {why}.\n\n"
+        + markdown(["model", *(label for label, _ in RATIOS)], rows)
+        + "\n\n![Ratios by model](results/efficiency.png)"
+    )
+
+
+def absolute_text(table: Table) -> str:
+    """Effective samples per 1000 gradients, and what tells whether to believe them."""
+    samplers = [s for s in (OURS, OURS_DIAG, DEFAULT, LOW_RANK) if any_row(table, s)]
+    rows = []
+    for model in table.models:
+        for sampler in samplers:
+            seeds = len(table.values(model, sampler, "r_hat"))
+            if not seeds:
+                continue
+            mark = "" if table.is_mixed(model, sampler) else " †"
+            typical = [
+                number(table.typical(model, sampler, column))
+                for column in ("per_1000_draws", "per_1000_all", "squares_per_1000_draws")
+            ]
+            gradients = [
+                number(table.typical(model, sampler, column))
+                for column in ("gradients_warmup", "gradients_draws")
+            ]
+            r_hat = table.largest(model, sampler, "r_hat")
+            counts = [
+                f"{sum(table.values(model, sampler, c)):.0f}"
+                for c in ("divergences", "minor_chains")
+            ]
+            z = [number(table.largest(model, sampler, c)) for c in ("z_mean", "z_variance")]
+            per_draw = number(table.typical(model, sampler, "ess_median_per_draw"))
+            known = f"{r_hat:.3f}" if r_hat is not None else ""
+            rows.append(
+                [model, sampler + mark, str(seeds), *typical, *gradients, per_draw, known]
+                + [*counts, *z]
+            )
+    header = ["model", "sampler", "seeds", "after warm-up", "all", "squares", "warm-up gradients"]
+    header += ["gradients", "ESS per draw", "R-hat", "divergences", "minor-mode chains"]
+    header += ["z of mean", "z of variance"]
+    return (
+        "## Effective samples per 1000 gradients\n\nESS per draw is the median parameter's; R-hat "
+        "and z (the error against the reference, in Monte Carlo errors) are the largest over "
+        "parameters and seeds. With k parameters and three seeds a sound sampler has a largest z "
+        "of about sqrt(2 log 3k), 3 to 4. A chain counts as left in a minor mode if its mean log "
+        "density lies two standard deviations below the best chain's.\n\n" + markdown(header, rows)
+    )
+
+
+def any_row(table: Table, sampler: str) -> bool:
+    return any(row["sampler"] == sampler for row in table.rows)
+
+
+# ------------------------------------------------------------------- weak spots
+
+
+def weak_spots(table: Table) -> list[str]:
+    found = []
+    for model in table.models:
+        low = [
+            f"{number(value)} ({label})"
+            for label, get in RATIOS[:-1]
+            if (value := get(table, model)) is not None and value < 1.0
+        ]
+        troubles = [f"{', '.join(low)} times nutpie"] if low else []
+        r_hat = table.largest(model, OURS, "r_hat")
+        if r_hat is not None and r_hat >= CONVERGED:
+            peers = [table.largest(model, s, "r_hat") for s in (DEFAULT, LOW_RANK)]
+            shown = " and ".join(f"{v:.3f}" for v in peers if v is not None) or "not measured"
+            troubles.append(f"R-hat up to {r_hat:.3f} (nutpie's modes: {shown})")
+        minor = int(sum(table.values(model, OURS, "minor_chains")))
+        if minor:
+            troubles.append(
+                f"{minor} of {4 * len(table.values(model, OURS, 'r_hat'))} chains in a minor mode"
+            )
+        for column in ("z_mean", "z_variance"):
+            z = table.largest(model, OURS, column)
+            if z is not None and z > LARGEST_Z:
+                troubles.append(f"{column.replace('_', ' of ')} {z:.1f}")
+        per_draw = table.typical(model, OURS, "ess_median_per_draw")
+        if per_draw is not None and per_draw < 0.5:
+            troubles.append(f"ESS per draw of the median parameter {per_draw:.2f}")
+        if troubles:
+            warned = sum(v > 0 for v in table.values(model, OURS, "warnings"))
+            seeds = len(table.values(model, OURS, "warnings"))
+            found.append(
+                f"- **{model}**: {'; '.join(troubles)}. Warned in {warned} of {seeds} runs."
+            )
+    return found
+
+
+def weak_text(table: Table) -> str:
+    lines = weak_spots(table) or ["Nowhere in these rows."]
+    return (
+        "## Where it is weak\n\nModels with a ratio below 1, an R-hat of 1.01 or more, a chain in "
+        f"a minor mode, a z above {LARGEST_Z} or draws worth less than half an independent one.\n\n"
+        + "\n".join(lines)
+    )
+
+
+# -------------------------------------------------------------------- ablation
+
+
+def ablation_ratios(rows: Sequence[dict[str, str]], column: str) -> dict[str, dict[str, float]]:
+    """By variant and target: efficiency over that of the default."""
+    cells: dict[str, dict[str, float]] = {}
+    for variant in dict.fromkeys(row["variant"] for row in rows):
+        for target in dict.fromkeys(row["model"] for row in rows):
+            mine = _cell(rows, variant, target, column)
+            base = _cell(rows, "default", target, column)
+            if mine is not None and base is not None:
+                cells.setdefault(variant, {})[target] = mine / base
+    return cells
+
+
+def _cell(rows, variant: str, target: str, column: str) -> float | None:
+    return geometric_mean(
+        float(row[column])
+        for row in rows
+        if row["variant"] == variant and row["model"] == target and row[column] != ""
+    )
+
+
+def ablation_text(rows: Sequence[dict[str, str]]) -> str:
+    cells = ablation_ratios(rows, "per_1000_draws")
+    squares = ablation_ratios(rows, "squares_per_1000_draws")
+    names = list(dict.fromkeys(row["model"] for row in rows))
+    body = []
+    for variant, by_target in cells.items():
+        body.append(
+            [
+                variant,
+                *(number(by_target.get(name)) for name in names),
+                f"**{number(geometric_mean(by_target.values()))}**",
+                number(geometric_mean(squares.get(variant, {}).values())),
+            ]
+        )
+    seeds = len({row["seed"] for row in rows})
+    return (
+        "## What each ingredient is worth\n\nEfficiency of the worst parameter after warm-up, over "
+        f"that of the default settings, one ingredient changed at a time; {seeds} seeds. All that "
+        "is not named is tuned as always, also for the paper's own rule (sqrt rates, Poisson time, "
+        "leapfrog, full refresh). Below 1 the default is the better choice. The kernel has no "
+        "switch for its cache of rungs: the rows without it are computed, from the same draws, "
+        "with one rung (all its gradients) added for every flip. That is the least it costs: a "
+        "chain that walks back over several known rungs would pay for each.\n\n"
+        + markdown(["variant", *names, "geometric mean", "of squares"], body)
+        + "\n\n![Ablation](results/ablation.png)"
+    )
+
+
+# -------------------------------------------------------------------- pictures
+
+
+def _axes(rows: int):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.32 * rows), layout="constrained")
+    axes.set_xscale("log")
+    axes.axvline(1.0, color="black", linewidth=1)
+    axes.grid(axis="x", which="both", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _save(figure, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _plain_ticks(axes) -> None:
+    """1, 2, 5 times powers of ten, written out."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def draw_ratios(table: Table, path: Path) -> None:
+    """A row for each model, best first."""
+    series = [
+        (RATIOS[0], "o", "#b0b7c3", "nutpie's default, after warm-up"),
+        (RATIOS[1], "o", "#1f5fa8", "better mode, after warm-up"),
+        (RATIOS[3], "D", "#d1701a", "better mode, warm-up included"),
+    ]
+    known = {m: RATIOS[1][1](table, m) for m in table.models}
+    order = sorted((m for m, v in known.items() if v is not None), key=lambda m: known[m] or 0.0)
+    figure, axes = _axes(len(order))
+    for (_, get), marker, colour, label in series:
+        points = [(v, y) for y, m in enumerate(order) if (v := get(table, m)) is not None]
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.scatter(x, y, s=34, marker=marker, color=colour, label=label, zorder=3)
+    axes.set_yticks(range(len(order)), order)
+    axes.set_xlabel("effective samples per gradient of the worst parameter, ours / nutpie")
+    _plain_ticks(axes)
+    if order:
+        figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    _save(figure, path)
+
+
+def draw_ablation(rows: Sequence[dict[str, str]], path: Path) -> None:
+    """A row for each variant: its targets, and their geometric mean."""
+    cells = ablation_ratios(rows, "per_1000_draws")
+    variants = [variant for variant in reversed(cells) if variant != "default"]
+    figure, axes = _axes(len(variants))
+    for y, variant in enumerate(variants):
+        values = list(cells[variant].values())
+        axes.scatter(values, [y] * len(values), s=22, color="#9fb3cc", zorder=3)
+        axes.scatter(geometric_mean(values), y, s=60, marker="D", color="#1f5fa8", zorder=4)
+    axes.set_yticks(range(len(variants)), variants)
+    axes.set_xlabel(
+        "effective samples per gradient over the default's\n"
+        "(dots: targets; diamond: geometric mean)"
+    )
+    _plain_ticks(axes)
+    _save(figure, path)
+
+
+# ------------------------------------------------------------------------ page
+
+
+def about(table: Table) -> str:
+    seeds = sorted({int(row["seed"]) for row in table.rows})
+    shown = ", ".join(map(str, seeds))
+    runs = f"Four chains of 1000 draws after 1000 of warm-up; seeds {shown}."
+    found = []
+    for package in ("mjhmc_numba", "pymc", "nutpie", "numba", "arviz"):
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ABOUT.format(runs=runs, versions=f"Versions: {', '.join(found)}.")
+
+
+def write(efficiency: Path, ablation: Path, page: Path) -> None:
+    """The page beside pictures in the folders of the CSV files."""
+    table = Table(read(efficiency))
+    parts = [about(table), bars_text(table)]
+    remarks = efficiency.with_name("remarks.md")
+    if remarks.exists():
+        parts.append(remarks.read_text().strip())
+    parts += [ratios_text(table), weak_text(table)]
+    draw_ratios(table, efficiency.with_suffix(".png"))
+    if ablation.exists():
+        rows = read(ablation)
+        parts.append(ablation_text(rows))
+        draw_ablation(rows, ablation.with_suffix(".png"))
+    parts.append(absolute_text(table))
+    page.write_text("\n\n".join(parts) + "\n")

@@ -1,0 +1,282 @@
+"""The samplers of the comparisons, run to a budget of gradients, and how well they did."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+import mjhmc_numba
+from mjhmc_numba import SamplingWarning, Settings
+from mjhmc_numba.targets import Distribution
+
+PILOT_DRAWS = 500
+
+
+@dataclass
+class Run:
+    """Draws (chain, draw, d) and the gradients they took; a jump record where there is one."""
+
+    draws: np.ndarray
+    gradients: int
+    jumps: list[dict[str, np.ndarray]] | None = None
+    warmup_gradients: int = 0
+
+    @property
+    def gradients_per_draw(self) -> float:
+        return self.gradients / (self.draws.shape[0] * self.draws.shape[1])
+
+    @property
+    def gradients_per_jump(self) -> float:
+        return self.gradients / sum(len(record["event"]) for record in self.jumps or [])
+
+
+@contextmanager
+def quietly():
+    """Without warnings of the sampler: published settings are run as they are, good or bad."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplingWarning)
+        yield
+
+
+def refresh_rate(beta: float) -> float:
+    """What the released code's corruption fraction beta means as a rate of refreshes."""
+    return -0.5 * math.log1p(-beta)
+
+
+def refresh_probability(beta: float) -> float:
+    """The same for its control sampler: a probability per step."""
+    return min(1.0, refresh_rate(beta))
+
+
+def starts(target: Distribution, chains: int, seed) -> np.ndarray | None:
+    """Exact draws to start from, where they can be had."""
+    if target.draw is None:
+        return None
+    return target.draw(np.random.default_rng(seed), chains)
+
+
+# -------------------------------------------------------------------- samplers
+
+
+def paper_mjhmc(
+    target: Distribution,
+    *,
+    step_size: float,
+    num_steps: int,
+    rate: float,
+    gradients: int,
+    draws: int,
+    seed,
+    chains: int = 1,
+    jumps: bool = False,
+    initial=None,
+) -> Run:
+    """The paper's process, `draws` at equal system times; `gradients` in all, about."""
+    fixed = {
+        "step_size": step_size,
+        "num_steps": num_steps,
+        "refresh_rate": rate,
+        "metric": np.ones(target.ndim),
+        "max_gradients": 100_000_000,
+        "max_jumps": 10_000_000,
+    }
+    run = partial(
+        mjhmc_numba.sample,
+        target,
+        tune=0,
+        chains=chains,
+        cores=1,
+        progress=False,
+        check_gradient=False,
+    )
+    begin = starts(target, chains, seed) if initial is None else initial
+    interval = 2.0 / rate
+    with quietly():
+        # How many gradients the process takes in a unit of its time depends on all the settings.
+        pilot = run(
+            initial=begin,
+            draws=PILOT_DRAWS,
+            seed=[seed, 1],
+            settings=Settings.paper(draw_interval=interval, **fixed),
+        )
+        cost = max(pilot.gradients["draws"], num_steps) / (chains * PILOT_DRAWS * interval)
+        interval = gradients / (chains * draws * cost)
+        result = run(
+            initial=pilot.draws[:, -1],
+            draws=draws,
+            seed=[seed, 2],
+            jumps=jumps,
+            settings=Settings.paper(draw_interval=interval, **fixed),
+        )
+    return Run(result.draws, result.gradients["draws"], result.jumps)
+
+
+def control_hmc(
+    target: Distribution,
+    *,
+    step_size: float,
+    num_steps: int,
+    probability: float,
+    gradients: int,
+    seed,
+    chains: int = 1,
+    initial=None,
+) -> Run:
+    """Discrete-time HMC: each step is a draw."""
+    with quietly():
+        result = mjhmc_numba.sample_hmc(
+            target,
+            initial=starts(target, chains, seed) if initial is None else initial,
+            step_size=step_size,
+            num_steps=num_steps,
+            refresh_probability=probability,
+            draws=max(gradients // (num_steps * chains), 10),
+            chains=chains,
+            cores=1,
+            seed=[seed, 2],
+            progress=False,
+        )
+    return Run(result.draws, result.gradients["draws"])
+
+
+def default_mjhmc(
+    target: Distribution, *, draws: int, chains: int, seed, tune: int = 1000, initial=None
+) -> Run:
+    """This package as it comes: tuned by itself."""
+    with quietly():
+        result = mjhmc_numba.sample(
+            target,
+            initial=initial,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            cores=1,
+            seed=seed,
+            progress=False,
+        )
+    return Run(
+        result.draws, result.gradients["draws"], warmup_gradients=result.gradients["warmup"]
+    )
+
+
+def nuts(target: Distribution, *, draws: int, chains: int, seed: int, tune: int = 1000) -> Run:
+    """NUTS of nutpie, tuned by itself, on the same compiled density."""
+    import nutpie
+    from nutpie.compiled_pyfunc import from_pyfunc
+
+    def make_density():
+        def density(x):
+            grad = np.empty(target.ndim)
+            return target.density(x, grad, *target.args), grad
+
+        return density
+
+    def make_expansion(*_):
+        return lambda x: {"x": x}
+
+    model = from_pyfunc(
+        target.ndim, make_density, make_expansion, [np.dtype("float64")], [(target.ndim,)], ["x"]
+    )
+    trace = nutpie.sample(
+        model, draws=draws, tune=tune, chains=chains, cores=1, seed=seed, progress_bar=False
+    )
+    spent = int(np.asarray(trace.sample_stats["n_steps"]).sum())
+    warm = int(np.asarray(trace.warmup_sample_stats["n_steps"]).sum())
+    return Run(np.asarray(trace.posterior["x"]), spent, warmup_gradients=warm)
+
+
+# -------------------------------------------------------------------- measures
+
+
+def autocovariance(series: np.ndarray, largest_lag: int) -> np.ndarray:
+    """Mean of f_t f_{t+lag} over chains and coordinates of a series (chain, n, d) of mean 0."""
+    n = series.shape[1]
+    lags = min(largest_lag, n - 1)
+    length = 1 << (n + lags).bit_length()
+    total = np.zeros(lags + 1)
+    for chain in series:
+        spectrum = np.fft.rfft(chain, length, axis=0)
+        power = (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
+        total += np.fft.irfft(power, length)[: lags + 1]
+    return total / (series.shape[0] * series.shape[2] * (n - np.arange(lags + 1)))
+
+
+def integrated_time(autocorrelation: np.ndarray, window: float = 6.0) -> tuple[float, int]:
+    """1 + 2 sum of the autocorrelations up to `window` times itself, and the last lag summed.
+
+    Sokal's window; an autocorrelation that has not decayed at its last lag is summed to there.
+    """
+    times = 2.0 * np.cumsum(autocorrelation) - 1.0
+    enough = np.flatnonzero(np.arange(times.size) >= window * times)
+    last = int(enough[0]) if enough.size else times.size - 1
+    return float(times[last]), last
+
+
+def ess_by_time(run: Run, variance: float) -> tuple[float, float]:
+    """Effective draws of the mean per 1000 gradients, and the standard error of that.
+
+    The true mean is 0. The coordinates are independent, and averaged over.
+    """
+    chains, n, d = run.draws.shape
+    tau, last = integrated_time(autocovariance(run.draws, n // 4) / variance)
+    ess = 1000.0 * n * chains / (tau * run.gradients)
+    # Sokal: the relative variance of the estimate is 2 (2 W + 1) / n.
+    return ess, ess * math.sqrt(2.0 * (2 * last + 1) / (n * chains * d))
+
+
+def ess_weighted(run: Run, variance: float) -> tuple[float, float]:
+    """The same by the jump record, weighted with expected holding times."""
+    series = _weighted_series(run)
+    _, n, d = series.shape
+    covariances = autocovariance(series, n // 4)
+    tau, last = integrated_time(covariances / covariances[0])
+    ess = 1000.0 * n * variance / (covariances[0] * tau * run.gradients)
+    return ess, ess * math.sqrt(2.0 * (2 * last + 1) / (n * d))
+
+
+def _weighted_series(run: Run) -> np.ndarray:
+    """The record of a run of one chain, each state times its share of the time."""
+    (record,) = run.jumps or []
+    weights = record["expected_holding_time"]
+    return ((weights / weights.mean())[:, None] * record["x"])[None]
+
+
+def curve(run: Run, view: str, longest: float, points: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Autocorrelation against gradients, at `points` from 0 to `longest`.
+
+    Parameters
+    ----------
+    view : "draws", of the draws: the jump process at equal system times, or a discrete chain;
+        "embedded", of the sequence of visited states as if all lasted equally long; or
+        "weighted", of the visited states times their expected holding times
+    """
+    if view == "draws":
+        series, step = run.draws, run.gradients_per_draw
+    else:
+        step = run.gradients_per_jump
+        (record,) = run.jumps or []
+        series = record["x"][None] if view == "embedded" else _weighted_series(run)
+    covariances = autocovariance(series, math.ceil(longest / step) + 1)
+    lags = step * np.arange(covariances.size)
+    gradients = np.linspace(0.0, longest, points)
+    return gradients, np.interp(gradients, lags, covariances / covariances[0])
+
+
+def worst_ess(draws: np.ndarray) -> tuple[float, float]:
+    """Least bulk ESS (rank-normalised, split chains) over the coordinates, and over squares."""
+    import arviz
+
+    def worst(values):
+        each = [
+            float(np.asarray(arviz.ess(np.ascontiguousarray(values[:, :, j]), method="bulk")))
+            for j in range(values.shape[2])
+        ]
+        # Values that never move have no ESS: they are worth one draw.
+        return float(np.nanmin(np.nan_to_num(each, nan=1.0)))
+
+    return worst(draws), worst(np.square(draws))
