@@ -301,9 +301,9 @@ class ReferenceProcess:
         rates = self.settings.rates
         if log_t == -math.inf:
             return 0.0
-        log_t = min(log_t, _LARGEST_LOG_RATE)
         if rates == "sqrt":
-            return math.exp(log_t / 2)
+            return math.exp(min(log_t / 2, _LARGEST_LOG_RATE))
+        log_t = min(log_t, _LARGEST_LOG_RATE)
         if rates == "metropolis":
             return math.exp(min(log_t, 0.0))
         if rates == "barker":

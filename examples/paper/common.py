@@ -41,9 +41,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def read_csv(path: Path) -> list[dict[str, Any]]:
     """Rows of a CSV file; what looks like a number is one."""
     with open(path, newline="") as file:
-        return [
-            {key: _value(text) for key, text in row.items()} for row in csv.DictReader(file)
-        ]
+        return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(file)]
 
 
 def select(rows: Iterable[Mapping[str, Any]], **wanted) -> list[Mapping[str, Any]]:
@@ -99,6 +97,17 @@ def pyplot():
         }
     )
     return plt
+
+
+def plain_ticks(axis) -> None:
+    """A logarithmic axis with plain numbers, and more of them where it is short."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    short = low > 0 and high / low < 100
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if short else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def save(figure, path: Path) -> None:

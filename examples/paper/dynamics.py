@@ -16,9 +16,7 @@ NAMES = {LEAP: "L", FLIP: "F", REFRESH: "R"}
 
 
 def compute(p: dict, results: Path) -> None:
-    target = targets.multimodal_gaussian(
-        1, p["separation"], sd=p["sd"], weight=p["weight"]
-    )
+    target = targets.multimodal_gaussian(1, p["separation"], sd=p["sd"], weight=p["weight"])
     record = _record(target, p)
     x = record["x"][:, 0]
     write_csv(results / "dynamics.csv", _trajectory(record, p["steps"]))
@@ -152,7 +150,9 @@ def draw(results: Path, figures: Path) -> None:
     before = select(seen, ladder=rows[first]["ladder"])
     after = select(seen, ladder=rows[last]["ladder"])
     _draw_ladder(figure.add_subplot(bottom[1]), before, 1, "ladder before R", 0.0)
-    _draw_ladder(figure.add_subplot(bottom[2]), after, 1 + len(before), r"after R: from $\zeta'$", -0.35)
+    _draw_ladder(
+        figure.add_subplot(bottom[2]), after, 1 + len(before), r"after R: from $\zeta'$", -0.35
+    )
     save(figure, figures / "dynamics.png")
 
 

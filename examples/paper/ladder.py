@@ -81,9 +81,7 @@ def _draw_operator(axes, rows, operator: str) -> None:
     _arrow(axes, zeta, GREEN, r"$\zeta$")
     _arrow(axes, image, RED, rf"$\mathbf{{{operator}}}\,\zeta$")
     meaning = {"F": "flip the momentum", "L": "integrate, M steps", "R": "redraw the momentum"}
-    axes.set_title(
-        rf"$\mathbf{{{operator}}}$: {meaning[operator]}", fontsize=11, loc="left", pad=2
-    )
+    axes.set_title(rf"$\mathbf{{{operator}}}$: {meaning[operator]}", fontsize=11, loc="left", pad=2)
     axes.set(xlim=(-2.6, 2.0), ylim=(-0.75, 1.2), aspect="equal", xticks=[], yticks=[])
     axes.grid(False)
     for side in axes.spines.values():
@@ -115,7 +113,9 @@ def _draw_ladder(axes) -> None:
         _along(axes, (1, rung), (1, rung + 1), GREEN)
         _along(axes, (0, rung + 1), (0, rung), RED)
         axes.text(1.06, rung + 0.5, r"$\mathbf{L}$", va="center", color=GREEN, fontsize=12)
-        axes.text(-0.06, rung + 0.5, r"$\mathbf{L}$", va="center", ha="right", color=RED, fontsize=12)
+        axes.text(
+            -0.06, rung + 0.5, r"$\mathbf{L}$", va="center", ha="right", color=RED, fontsize=12
+        )
         _loop(axes, 0.5, rung + 0.5)
     for y in (-1.35, 2.35):
         axes.text(0.5, y, "⋮", ha="center", va="center", fontsize=16)

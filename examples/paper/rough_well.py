@@ -109,9 +109,7 @@ def claims(results: Path) -> dict[str, float]:
     # Where an autocorrelation first falls below 1/e, in gradients.
     for period in sorted({row["period"] for row in rows}):
         for sampler, view in (("MJHMC", "embedded"), ("MJHMC", "draws"), ("HMC", "draws")):
-            chosen = select(
-                curves, period=period, settings="published", sampler=sampler, view=view
-            )
+            chosen = select(curves, period=period, settings="published", sampler=sampler, view=view)
             below = [row["gradients"] for row in chosen if row["autocorrelation"] < 0.3679]
             name = f"decay_{sampler}_{view}_{period}"
             out[name] = below[0] if below else float("inf")
@@ -156,10 +154,8 @@ def _draw_panel(axes, curves, numbers, settings, view) -> None:
         if not chosen:
             continue
         label = names[sampler]
-        if what == "draws":
-            row = only(
-                numbers, sampler=sampler, settings=choice, period=chosen[0]["period"]
-            )
+        if view == "draws" and what == "draws":
+            row = only(numbers, sampler=sampler, settings=choice, period=chosen[0]["period"])
             label += f" ({row['ess_per_1000']:.3f})"
         if what == "weighted":
             label += f", weighted ({_weighted(numbers, chosen[0]):.3f})"
@@ -168,7 +164,7 @@ def _draw_panel(axes, curves, numbers, settings, view) -> None:
             ":" if what == "weighted" else "-", color=COLOURS[sampler], lw=1.8, label=label,
         )  # fmt: skip
     axes.axhline(0, color="black", lw=0.6)
-    axes.set_ylim(-0.55, 1.25)
+    axes.set_ylim(-0.3, 1.25)
     title = None if view == "embedded" else "(effective draws per 1000 gradients)"
     axes.legend(fontsize=8, loc="upper right", title=title, title_fontsize=8)
 

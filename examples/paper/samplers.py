@@ -14,7 +14,7 @@ import mjhmc_numba
 from mjhmc_numba import SamplingWarning, Settings
 from mjhmc_numba.targets import Distribution
 
-PILOT_DRAWS = 500
+PILOT_DRAWS = 100
 
 
 @dataclass
@@ -25,6 +25,7 @@ class Run:
     gradients: int
     jumps: list[dict[str, np.ndarray]] | None = None
     warmup_gradients: int = 0
+    steps: np.ndarray | None = None  # (chain, draw): the gradients of each draw
 
     @property
     def gradients_per_draw(self) -> float:
@@ -75,8 +76,12 @@ def paper_mjhmc(
     chains: int = 1,
     jumps: bool = False,
     initial=None,
+    interval: float | None = None,
 ) -> Run:
-    """The paper's process, `draws` at equal system times; `gradients` in all, about."""
+    """The paper's process, `draws` at equal system times; `gradients` in all, about.
+
+    If the `interval` between draws is given, there are as many gradients as it takes.
+    """
     fixed = {
         "step_size": step_size,
         "num_steps": num_steps,
@@ -95,25 +100,18 @@ def paper_mjhmc(
         check_gradient=False,
     )
     begin = starts(target, chains, seed) if initial is None else initial
-    interval = 2.0 / rate
     with quietly():
-        # How many gradients the process takes in a unit of its time depends on all the settings.
-        pilot = run(
-            initial=begin,
-            draws=PILOT_DRAWS,
-            seed=[seed, 1],
-            settings=Settings.paper(draw_interval=interval, **fixed),
-        )
-        cost = max(pilot.gradients["draws"], num_steps) / (chains * PILOT_DRAWS * interval)
-        interval = gradients / (chains * draws * cost)
-        result = run(
-            initial=pilot.draws[:, -1],
-            draws=draws,
-            seed=[seed, 2],
-            jumps=jumps,
-            settings=Settings.paper(draw_interval=interval, **fixed),
-        )
-    return Run(result.draws, result.gradients["draws"], result.jumps)
+        if interval is None:
+            # The gradients in a unit of the process's time depend on all the settings.
+            trial = 0.5 / rate
+            settings = Settings.paper(draw_interval=trial, **fixed)
+            pilot = run(initial=begin, draws=PILOT_DRAWS, seed=[seed, 1], settings=settings)
+            cost = max(pilot.gradients["draws"], num_steps) / (PILOT_DRAWS * trial)
+            interval, begin = gradients / (draws * cost), pilot.draws[:, -1]
+        settings = Settings.paper(draw_interval=interval, **fixed)
+        result = run(initial=begin, draws=draws, seed=[seed, 2], jumps=jumps, settings=settings)
+    steps = result.stats["n_steps"]
+    return Run(result.draws, result.gradients["draws"], result.jumps, steps=steps)
 
 
 def control_hmc(
@@ -141,13 +139,13 @@ def control_hmc(
             seed=[seed, 2],
             progress=False,
         )
-    return Run(result.draws, result.gradients["draws"])
+    return Run(result.draws, result.gradients["draws"], steps=result.stats["n_steps"])
 
 
 def default_mjhmc(
     target: Distribution, *, draws: int, chains: int, seed, tune: int = 1000, initial=None
 ) -> Run:
-    """This package as it comes: tuned by itself."""
+    """What a user of this package gets: tuned by itself."""
     with quietly():
         result = mjhmc_numba.sample(
             target,
@@ -159,9 +157,7 @@ def default_mjhmc(
             seed=seed,
             progress=False,
         )
-    return Run(
-        result.draws, result.gradients["draws"], warmup_gradients=result.gradients["warmup"]
-    )
+    return Run(result.draws, result.gradients["draws"], warmup_gradients=result.gradients["warmup"])
 
 
 def nuts(target: Distribution, *, draws: int, chains: int, seed: int, tune: int = 1000) -> Run:

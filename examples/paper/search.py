@@ -6,7 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.paper.common import COLOURS, column, pyplot, read_csv, save, select, write_csv
+from examples.paper.common import (
+    COLOURS,
+    column,
+    plain_ticks,
+    pyplot,
+    read_csv,
+    save,
+    select,
+    write_csv,
+)
 from examples.paper.rough_well import run_hmc, run_mjhmc
 from examples.paper.samplers import curve
 from examples.paper.tuning import minimise
@@ -117,9 +126,7 @@ def claims(results: Path) -> dict:
     for period in sorted({row["period"] for row in rows}):
         for owner in ("mjhmc", "hmc"):
             for sampler, view in SEARCHES.values():
-                chosen = select(
-                    rows, period=period, settings_of=owner, sampler=sampler, view=view
-                )
+                chosen = select(rows, period=period, settings_of=owner, sampler=sampler, view=view)
                 r = fit(column(chosen, "gradients"), column(chosen, "autocorrelation"))
                 out[f"cross_{owner}_{sampler}_{view}_{period}"] = 1000.0 * r.real
     return out
@@ -152,7 +159,10 @@ def _draw_clouds(trials, best, figures: Path, period: int) -> None:
                 top[key], -top["objective"], s=110, facecolors="none", edgecolors=colour, lw=1.8
             )
         axes.set(xlabel=label, yscale="log", xscale="linear" if key == "num_steps" else "log")
+        if key != "num_steps":
+            plain_ticks(axes.xaxis)
     panels[0].set_ylim(bottom=1e-4)
+    plain_ticks(panels[0].yaxis)
     panels[0].set_ylabel("−Re(r) per 1000 gradients\n(higher is better)")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper center", ncol=3)
@@ -175,9 +185,7 @@ def _draw_cross(rows, figures: Path) -> None:
     for line, period in zip(panels, periods, strict=True):
         for axes, (owner, title) in zip(line, owners.items(), strict=True):
             for name, (sampler, view) in SEARCHES.items():
-                chosen = select(
-                    rows, period=period, settings_of=owner, sampler=sampler, view=view
-                )
+                chosen = select(rows, period=period, settings_of=owner, sampler=sampler, view=view)
                 label, style = names[name]
                 axes.plot(
                     column(chosen, "gradients") / 1000, column(chosen, "autocorrelation"), style,

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from examples.paper.common import COLOURS, column, pyplot, read_csv, save, select, write_csv
+from examples.paper.common import (
+    COLOURS,
+    column,
+    plain_ticks,
+    pyplot,
+    read_csv,
+    save,
+    select,
+    write_csv,
+)
 from mjhmc_numba import finite_ladder
 
 HALF_ORDER = math.sqrt(10.0)
@@ -151,9 +160,10 @@ def draw(results: Path, figures: Path) -> None:
                 label=NAMES[sampler],
             )  # fmt: skip
         axes.set(xscale="log", yscale="log", xlabel="rungs of the ladder")
-        ticks = [2, 4, 8, 16, 32, 64, 128]
+        ticks = [4, 8, 16, 32, 64, 128]
         axes.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
         axes.set_xticks([], minor=True)
+        plain_ticks(axes.yaxis)
         better = "higher is better" if quantity.startswith("gap") else "lower is better"
         axes.set_title(f"{title}\n({better})", fontsize=11)
     panels[0, 0].legend(fontsize=9, loc="lower left")

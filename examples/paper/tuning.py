@@ -1,9 +1,13 @@
-"""Search for settings with Optuna."""
+"""Search for settings with Optuna, and what the found ones are worth."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+
+import numpy as np
+
+from examples.paper.samplers import worst_ess
 
 
 def minimise(objective: Callable, trials: int, seed: int) -> list[dict]:
@@ -17,3 +21,45 @@ def minimise(objective: Callable, trials: int, seed: int) -> list[dict]:
     study = optuna.create_study(sampler=sampler)
     study.optimize(objective, n_trials=trials)
     return [trial.params | {"objective": trial.value} for trial in study.trials]
+
+
+def tune(run: Callable, space: dict, trials: int, seed: int) -> dict:
+    """Settings with the most effective draws per gradient.
+
+    Parameters
+    ----------
+    run : takes the settings as keywords and a seed; returns a `samplers.Run`
+    space : (low, high) of step_size, num_steps and of the refresh rate or probability
+    """
+
+    def objective(trial):
+        setting = suggest(trial, space)
+        found = run(**setting, seed=[seed, trial.number])
+        return -min(worst_ess(found.draws)) / found.gradients
+
+    best = min(minimise(objective, trials, seed), key=lambda row: row["objective"])
+    return {key: value for key, value in best.items() if key != "objective"}
+
+
+def suggest(trial, space: dict) -> dict:
+    """All on a logarithmic scale; num_steps whole."""
+    setting = {}
+    for name, (low, high) in space.items():
+        ask = trial.suggest_int if name == "num_steps" else trial.suggest_float
+        setting[name] = ask(name, low, high, log=True)
+    return setting
+
+
+def replicate(run: Callable, replicates: int, seed: int) -> dict[str, float]:
+    """Worst effective draws per 1000 gradients of independent runs: means, standard errors."""
+    rates = []
+    for k in range(replicates):
+        found = run(seed=[seed, 1000 + k])
+        rates.append(1000.0 * np.array(worst_ess(found.draws)) / found.gradients)
+    mean, error = np.mean(rates, axis=0), np.std(rates, axis=0, ddof=1) / replicates**0.5
+    return {
+        "ess_mean": mean[0],
+        "ess_mean_error": error[0],
+        "ess_square": mean[1],
+        "ess_square_error": error[1],
+    }

@@ -4,9 +4,20 @@ Two ways to sample: `MJHMC`, a step method for `pm.sample`, which goes with all 
 beside other step methods; and `sample`, whole chains in native code, which is quicker.
 """
 
+from mjhmc_numba.pymc.compare import Comparison, compare
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile, sample  # noqa: A004
 from mjhmc_numba.pymc.step import MJHMC
 
-__all__ = ["CompiledModel", "Expansion", "MJHMC", "ModelDensity", "Sampling", "compile", "sample"]
+__all__ = [
+    "MJHMC",
+    "Comparison",
+    "CompiledModel",
+    "Expansion",
+    "ModelDensity",
+    "Sampling",
+    "compare",
+    "compile",
+    "sample",
+]

@@ -264,6 +264,13 @@ class Sampling:
         self._seconds = time.perf_counter() - self._began
 
     @property
+    def gradients(self) -> dict[str, int]:
+        """Gradients of all chains, in the warm-up and after it, once they have ended."""
+        if self._result is None:
+            raise RuntimeError("The chains have not ended; wait() for them.")
+        return self._result.gradients
+
+    @property
     def is_finished(self) -> bool:
         return self._thread is None or not self._thread.is_alive()
 

@@ -7,13 +7,19 @@ import mjhmc_numba as mj
 from tests.api.densities import LOG_GAMMA_MEAN, LOG_GAMMA_VARIANCE, log_gamma, raises_beyond
 from tests.api.monte_carlo import assert_moments
 
-RUN = {"step_size": 0.6, "num_steps": 3, "seed": 31, "progress": False}
+RUN = {"step_size": 0.6, "num_steps": 3, "progress": False}
 
 
 @pytest.fixture(scope="module", params=[1.0, 0.3])
-def control(request):
+def control(request, seeds):
     return mj.sample_hmc(
-        log_gamma, ndim=2, refresh_probability=request.param, draws=5000, chains=4, **RUN
+        log_gamma,
+        ndim=2,
+        refresh_probability=request.param,
+        draws=5000,
+        chains=4,
+        seed=seeds(133),
+        **RUN,
     )
 
 
@@ -40,19 +46,26 @@ def test_acceptance_is_the_probability_to_move(control):
     assert abs(moves.sum() - acceptance.sum()) / error < 5
 
 
-def test_refreshes_come_with_their_probability():
+def test_refreshes_come_with_their_probability(seeds):
     for probability in (0.3, 1.0):
         result = mj.sample_hmc(
-            log_gamma, ndim=1, refresh_probability=probability, draws=4000, chains=1, **RUN
+            log_gamma,
+            ndim=1,
+            refresh_probability=probability,
+            draws=4000,
+            chains=1,
+            seed=seeds(134),
+            **RUN,
         )
         error = np.sqrt(probability * (1 - probability) / 4000)
         assert abs(result.stats["n_R"].mean() - probability) <= 5 * error
 
 
 def test_the_metric_and_the_integrator_change_the_draws():
-    usual = mj.sample_hmc(log_gamma, [0.1, 0.2], draws=20, chains=1, **RUN)
+    run = {**RUN, "draws": 20, "chains": 1, "seed": 1}
+    usual = mj.sample_hmc(log_gamma, [0.1, 0.2], **run)
     for option in ({"metric": [1.0, 4.0]}, {"integrator": "three_stage"}):
-        changed = mj.sample_hmc(log_gamma, [0.1, 0.2], draws=20, chains=1, **option, **RUN)
+        changed = mj.sample_hmc(log_gamma, [0.1, 0.2], **option, **run)
         assert (changed.draws != usual.draws).any()
 
 
@@ -74,7 +87,7 @@ def test_settings_that_make_no_sense_are_named(options, message):
 
 def test_an_exception_arrives_with_the_draws():
     with pytest.raises(ValueError, match="the pump is dry") as caught:
-        mj.sample_hmc(raises_beyond, [0.0], args=(3.0,), draws=100_000, chains=2, **RUN)
+        mj.sample_hmc(raises_beyond, [0.0], args=(3.0,), draws=100_000, chains=2, seed=1, **RUN)
     assert caught.value.result.draws.shape[1] > 0
 
 

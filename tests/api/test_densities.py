@@ -49,10 +49,10 @@ def test_a_new_density_compiles_itself_and_not_the_kernel():
     assert not any(name.startswith("mjhmc_numba.kernel") for name in compiled)
 
 
-def test_the_data_reach_the_density():
+def test_the_data_reach_the_density(seeds):
     mean, scale = np.array([3.0, -1.0]), 0.5
     result = mj.sample(
-        scaled_normal, ndim=2, args=(mean, scale), seed=1, draws=500, tune=300, progress=False
+        scaled_normal, ndim=2, args=(mean, scale), seed=seeds(132), draws=500, progress=False
     )
     assert_moments(result.draws, mean, scale**2)
 

@@ -47,7 +47,8 @@ def test_shapes_are_chain_draw_dimension(result):
     assert len(result.settings) == 2
 
 
-def test_statistics_belong_to_their_draws(result):
+def test_statistics_belong_to_their_draws(seeds):
+    result = mj.sample(log_gamma, ndim=6, seed=seeds(137), draws=400, tune=200, progress=False)
     target = mj.as_target(log_gamma, 6)
     lp = [[target.logp_and_grad(x)[0] for x in chain] for chain in result.draws]
     np.testing.assert_allclose(result.stats["lp"], lp, rtol=1e-12)
@@ -175,9 +176,11 @@ def test_the_summary_is_arviz_table_of_the_draws(result):
 
 
 @pytest.fixture(scope="module", params=["sqrt", "metropolis"])
-def recorded(request):
+def recorded(request, seeds):
     options = {**FIXED, "num_steps": 3, "rates": request.param, "clock": "poisson"}
-    return mj.sample(log_gamma, ndim=2, seed=21, draws=4000, chains=4, jumps=True, **options)
+    return mj.sample(
+        log_gamma, ndim=2, seed=seeds(135), draws=4000, chains=4, jumps=True, **options
+    )
 
 
 def test_there_is_no_record_unless_it_is_asked_for(result):
@@ -215,9 +218,10 @@ def test_the_weighted_record_agrees_with_the_truth_and_the_draws(recorded, times
         assert abs(z_score(recorded.draws[..., 0] ** power, truth)) < 5
 
 
-def test_an_average_without_weights_is_not_the_mean():
+def test_an_average_without_weights_is_not_the_mean(seeds):
     options = {**FIXED, "step_size": 1.2, "num_steps": 1, "rates": "sqrt"}
-    result = mj.sample(log_gamma, ndim=2, seed=22, draws=10_000, chains=4, jumps=True, **options)
+    options |= {"draws": 10_000, "chains": 4, "jumps": True, "seed": seeds(136)}
+    result = mj.sample(log_gamma, ndim=2, **options)
     x = np.concatenate([jumps["x"][:, 0] for jumps in result.jumps])
     times = np.concatenate([jumps["expected_holding_time"] for jumps in result.jumps])
     second_moment = np.exp(2 * x)  # of a standard exponential number, so 2

@@ -121,7 +121,7 @@ def mixture_moments():
             covariance = np.full((mine.size, mine.size), COMPONENTS["sd"][c] ** 2)
             covariance += NOISE**2 * np.eye(mine.size)
             off = mine - COMPONENTS["centre"][c]
-            sign, log_det = np.linalg.slogdet(2 * np.pi * covariance)
+            _, log_det = np.linalg.slogdet(2 * np.pi * covariance)
             weight *= math.exp(-0.5 * (off @ np.linalg.solve(covariance, off) + log_det))
         total += weight
         squares = np.square(means) + variances

@@ -1,0 +1,108 @@
+"""MJHMC and NUTS side by side on two PyMC models: `make demo`.
+
+Prints the ArviZ summary and the comparison, and writes two pictures to `demo/`.
+"""
+
+import logging
+from pathlib import Path
+
+import arviz as az
+import matplotlib
+import numpy as np
+import pymc as pm
+
+from mjhmc_numba.pymc import MJHMC, compare
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402 (after the backend has been chosen)
+
+FOLDER = Path("demo")
+SEED = 20
+
+
+def eight_schools() -> pm.Model:
+    """Coaching effects in eight schools (Rubin 1981), non-centred."""
+    effect = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    error = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+    with pm.Model(coords={"school": list("ABCDEFGH")}) as model:
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        z = pm.Normal("z", 0, 1, dims="school")
+        theta = pm.Deterministic("theta", mu + tau * z, dims="school")
+        pm.Normal("effect", theta, error, observed=effect, dims="school")
+    return model
+
+
+def hierarchical_regression() -> pm.Model:
+    """Lines with an intercept and a slope for each of 12 groups, on data made here."""
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(12), 15)
+    x = rng.normal(size=group.size)
+    intercept, slope = rng.normal(1.0, 0.5, 12), rng.normal(-0.7, 0.3, 12)
+    y = rng.normal(intercept[group] + slope[group] * x, 0.6)
+    with pm.Model(coords={"group": np.arange(12), "coefficient": ["intercept", "slope"]}) as model:
+        mean = pm.Normal("mean", 0, 2, dims="coefficient")
+        spread = pm.HalfNormal("spread", 1, dims="coefficient")
+        offset = pm.Normal("offset", 0, 1, dims=("coefficient", "group"))
+        line = mean[:, None] + spread[:, None] * offset
+        noise = pm.HalfNormal("noise", 1)
+        pm.Normal("y", line[0, group] + line[1, group] * x, noise, observed=y)
+    return model
+
+
+def sample_with_step_method(model: pm.Model):
+    """What you would write in your own notebook."""
+    with model:
+        return pm.sample(step=MJHMC(), chains=4, random_seed=SEED)
+
+
+def plot_agreement(data: dict, path: Path) -> None:
+    """The two samplers' posterior of eight schools, as quantiles of each parameter."""
+    levels = np.linspace(0.01, 0.99, 99)
+    names = {"mu": "mu, the mean effect", "tau": "tau, the spread", "theta": "theta, school A"}
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
+    for ax, (name, label) in zip(axes, names.items(), strict=True):
+        for sampler, style in (("nuts", {"lw": 4, "alpha": 0.35}), ("mjhmc", {"lw": 1.5})):
+            draws = np.asarray(data[sampler]["posterior"][name])
+            draws = draws.reshape(*draws.shape[:2], -1)[..., 0]
+            ax.plot(np.quantile(draws, levels), levels, label=sampler.upper(), **style)
+        ax.set_xlabel(label)
+    axes[0].set_ylabel("share of the draws below")
+    axes[0].legend(frameon=False)
+    figure.suptitle("Eight schools: the same posterior from both samplers")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def plot_efficiency(comparisons: dict, path: Path) -> None:
+    """Effective samples per gradient and per second, a row a model."""
+    figure, axes = plt.subplots(len(comparisons), 2, figsize=(10, 2.2 * len(comparisons)))
+    for row, (title, comparison) in zip(axes, comparisons.items(), strict=True):
+        comparison.plot(row)
+        row[0].set_ylabel(title)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    logging.getLogger("pymc").setLevel(logging.WARNING)
+    FOLDER.mkdir(exist_ok=True)
+    schools, regression = eight_schools(), hierarchical_regression()
+
+    print("Eight schools with pm.sample(step=MJHMC()):\n")
+    data = sample_with_step_method(schools)
+    print(az.summary(data, var_names=["mu", "tau", "theta"]), "\n")
+
+    comparisons = {}
+    for title, model in (("eight schools", schools), ("hierarchical regression", regression)):
+        print(f"{title}: MJHMC (native path) and PyMC's NUTS, the worst parameter of each\n")
+        comparisons[title] = compare(model, ("mjhmc", "nuts"), seed=SEED)
+        print(f"\n{comparisons[title]}\n")
+
+    plot_efficiency(comparisons, FOLDER / "efficiency.png")
+    plot_agreement(comparisons["eight schools"].data, FOLDER / "agreement.png")
+    print(f"Pictures: {FOLDER / 'efficiency.png'}, {FOLDER / 'agreement.png'}")
+
+
+if __name__ == "__main__":
+    main()
