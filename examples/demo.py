@@ -14,7 +14,7 @@ import pymc as pm
 from mjhmc_numba.pymc import MJHMC, compare
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402 (after the backend has been chosen)
+import matplotlib.pyplot as plt
 
 FOLDER = Path("demo")
 SEED = 20
@@ -53,7 +53,7 @@ def hierarchical_regression() -> pm.Model:
 def sample_with_step_method(model: pm.Model):
     """What you would write in your own notebook."""
     with model:
-        return pm.sample(step=MJHMC(), chains=4, random_seed=SEED)
+        return pm.sample(step=MJHMC(), chains=4, cores=2, random_seed=SEED)
 
 
 def plot_agreement(data: dict, path: Path) -> None:
@@ -91,12 +91,12 @@ def main() -> None:
 
     print("Eight schools with pm.sample(step=MJHMC()):\n")
     data = sample_with_step_method(schools)
-    print(az.summary(data, var_names=["mu", "tau", "theta"]), "\n")
+    print(az.summary(data, var_names=["mu", "tau", "theta"]).to_string(), "\n")
 
     comparisons = {}
     for title, model in (("eight schools", schools), ("hierarchical regression", regression)):
         print(f"{title}: MJHMC (native path) and PyMC's NUTS, the worst parameter of each\n")
-        comparisons[title] = compare(model, ("mjhmc", "nuts"), seed=SEED)
+        comparisons[title] = compare(model, ("mjhmc", "nuts"), cores=2, seed=SEED)
         print(f"\n{comparisons[title]}\n")
 
     plot_efficiency(comparisons, FOLDER / "efficiency.png")
