@@ -293,7 +293,7 @@ def run_tasks(
         if result is not None:
             note += " What the chains had drawn is in the attribute `result` of this exception."
         error.add_note(note)
-        error.result = result
+        error.result = result  # type: ignore[attr-defined]
         raise error
     if interrupted and result is None:
         raise KeyboardInterrupt

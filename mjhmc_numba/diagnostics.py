@@ -14,6 +14,7 @@ LARGEST_R_HAT = 1.05  # above what a run that is only short would have
 SMALLEST_BFMI = 0.2  # Betancourt (2016): below 0.2-0.3 the energy explores slowly
 FEWEST_DRAWS = 100  # for an R-hat worth the name
 SMALLEST_SHARE = 0.05  # of the draws that are worth an independent one, in a value or its square
+LOOKED_AT = 16  # dimensions whose effective size is computed
 FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
 BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
 
@@ -112,20 +113,30 @@ def _disagreement(result: Result) -> list[str]:
 
 
 def _few_effective(result: Result) -> list[str]:
-    least, where = np.inf, 0
-    for at, block in _blocks(result.draws):
-        for values in (block, (block - block.mean(axis=(0, 1))) ** 2):
-            size = effective_size(values)
-            if size.min() < least:
-                least, where = float(size.min()), at + int(size.argmin())
+    slowest = _slowest_dimensions(result.draws)
+    values = result.draws[:, :, slowest]
+    squares = (values - values.mean(axis=(0, 1))) ** 2
+    size = np.minimum(effective_size(values), effective_size(squares))
     total = result.draws.shape[0] * result.draws.shape[1]
+    least = size.min()
     if least >= SMALLEST_SHARE * total:
         return []
+    name = result.names[slowest[size.argmin()]]
     return [
-        f"The {total} draws are worth only {least:.0f} independent ones in {result.names[where]} "
-        "or its square: the chains creep. Draw more, or give the density an easier "
-        "parametrisation."
+        f"The {total} draws are worth only {least:.0f} independent ones in {name} or its square: "
+        "the chains creep. Draw more, or give the density an easier parametrisation."
     ]
+
+
+def _slowest_dimensions(draws: np.ndarray) -> np.ndarray:
+    """Some dimensions in which successive draws are most alike: a cheap first look."""
+    alike = np.empty(draws.shape[2])
+    for at, block in _blocks(draws):
+        centred = block - block.mean(axis=(0, 1))
+        product = np.einsum("ijk,ijk->k", centred[:, 1:], centred[:, :-1])
+        total = np.einsum("ijk,ijk->k", centred, centred)
+        alike[at : at + block.shape[2]] = product / np.where(total > 0, total, 1.0)
+    return np.argsort(-alike)[:LOOKED_AT]
 
 
 def _blocks(draws: np.ndarray):

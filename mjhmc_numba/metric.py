@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class Metric:
     scale: np.ndarray
     directions: np.ndarray
     eigenvalues: np.ndarray
-    centre: np.ndarray = None  # type: ignore[assignment]
+    centre: Any = None
 
     def __post_init__(self):
         if self.centre is None:

@@ -20,7 +20,7 @@ _WHOLE = ("n_steps", "n_L", "n_F", "n_R", "n_capped", "longest_stay", "n_refined
 def stats_from_rows(rows: np.ndarray, tuned: Sequence[Tuned]) -> dict[str, np.ndarray]:
     """Statistics by name, each (chain, draw), from the kernel's rows (chain, draw, column)."""
     column = {name: rows[..., k] for k, name in enumerate(STAT_NAMES)}
-    stats = {name: column[name].astype(np.int64) for name in _WHOLE}
+    stats: dict[str, Any] = {name: column[name].astype(np.int64) for name in _WHOLE}
     stats["n_jumps"] = stats["n_L"] + stats["n_F"] + stats["n_R"]
     stats["diverging"] = column["n_diverging"] > 0
     for name in ("energy", "energy_error", "step_size", "lp"):

@@ -30,6 +30,7 @@ INTEGRATORS = {
 # For a tuned step size.
 STEP_JITTER = 0.15
 REFINE_LEVELS = 5
+LARGEST_LEVEL = 16
 REFINE_THRESHOLDS = {"leapfrog": 8.0, "two_stage": 8.0, "three_stage": 8.0, "harmonic": 2.0}
 
 
@@ -96,10 +97,7 @@ class Settings:
         _check_range("refresh_alpha", self.refresh_alpha, 0.0, 1.0)
         _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
         _check_range("step_jitter", self.step_jitter, 0.0, 1.0)
-        if not (isinstance(self.refine_levels, Integral) and 0 <= self.refine_levels <= 16):
-            raise SettingsError(
-                f"refine_levels is a whole number from 0 to 16, not {self.refine_levels!r}."
-            )
+        _check_levels("refine_levels", self.refine_levels)
         if self.target_accept is not None:
             _check_positive("target_accept", self.target_accept)
             _check_range("target_accept", self.target_accept, 0.0, 1.0)
@@ -200,18 +198,31 @@ class Tuned:
         return dataclasses.replace(self, **changes)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral)
+
+
 def _check_positive(name, value):
-    if value is not None and not (isinstance(value, Real) and 0 < value < np.inf):
+    if value is not None and not (_is_number(value) and 0 < value < np.inf):
         raise SettingsError(f"{name} must be positive and finite, not {value!r}.")
 
 
 def _check_whole(name, value):
-    if value is not None and not (isinstance(value, Integral) and value >= 1):
+    if value is not None and not (_is_whole(value) and value >= 1):
         raise SettingsError(f"{name} is a whole number >= 1, not {value!r}.")
 
 
+def _check_levels(name, value):
+    if not (_is_whole(value) and 0 <= value <= LARGEST_LEVEL):
+        raise SettingsError(f"{name} is a whole number from 0 to {LARGEST_LEVEL}, not {value!r}.")
+
+
 def _check_range(name, value, low, high):
-    if not (isinstance(value, Real) and low <= value < high):
+    if not (_is_number(value) and low <= value < high):
         raise SettingsError(f"{name} lies in [{low:g}, {high:g}), not {value!r}.")
 
 

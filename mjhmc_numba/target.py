@@ -137,11 +137,15 @@ def as_target(density, ndim: int | None = None, args: Sequence = (), names=None)
         )
     if ndim is None:
         raise TargetError("How many dimensions? Give ndim= or initial=.")
-    if not isinstance(ndim, Integral) or isinstance(ndim, bool) or ndim < 1:
-        raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
+    _check_ndim(ndim)
     if isinstance(density, CPUDispatcher):
         return _compiled_target(density, int(ndim), tuple(args), names)
     return _python_target(density, int(ndim), tuple(args), names)
+
+
+def _check_ndim(ndim: Any) -> None:
+    if isinstance(ndim, bool) or not isinstance(ndim, Integral) or ndim < 1:
+        raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
 
 
 def _check_same_ndim(given: int | None, known: int) -> None:
@@ -297,7 +301,7 @@ def _warn_slow(function) -> None:
 def _wrap_python(function, ndim, args, names) -> Target:
     density = _PythonDensity(function, ndim, args)
     return Target(
-        ctypes.cast(density.callback, ctypes.c_void_p).value,
+        ctypes.cast(density.callback, ctypes.c_void_p).value or 0,
         ndim,
         keepalive=density,
         error_at=density.error_at,

@@ -28,7 +28,8 @@ comes after a few gradients, they share its cost; a metric of rank k adds about 
 multiplications to a gradient, in exchange for fewer gradients.""",
     "threads": """## Two chains on two cores
 
-Wall time of two chains on two cores over that of the two in sequence.""",
+Wall time of two chains on two cores over that of the two in sequence, and the same for two bare
+loops that call the density: what the machine had to give at the time.""",
     "startup": """## The start of a process
 
 Fresh processes, the kernel in its cache, a density that no process has seen before. Numba takes

@@ -81,7 +81,9 @@ def verdicts(claims: dict) -> dict[str, str]:
         for choice in ("published", "reoptimised"):
             keys = [f"{choice}_{sampler}_{period}" for sampler in ("MJHMC", "HMC")]
             if keys[0] in well:
-                numbers = [well[key + end] for key in keys for end in ("", "_error")]
+                # MJHMC by its better estimate, the weighted one.
+                one, other = f"{keys[0]}_weighted", keys[1]
+                numbers = [well[key + end] for key in (one, other) for end in ("", "_error")]
                 out[f"{choice}_{period}"] = words[_ahead(*numbers)]
             else:
                 out[f"{choice}_{period}"] = "not run"

@@ -221,18 +221,28 @@ def ess_by_time(run: Run, variance: float) -> tuple[float, float]:
     chains, n, d = run.draws.shape
     tau, last = integrated_time(autocovariance(run.draws, n // 4) / variance)
     ess = 1000.0 * n * chains / (tau * run.gradients)
-    # Sokal: the relative variance of the estimate is 2 (2 W + 1) / n.
-    return ess, ess * math.sqrt(2.0 * (2 * last + 1) / (n * chains * d))
+    return ess, ess * _relative_error(last, n * chains * d)
 
 
 def ess_weighted(run: Run, variance: float) -> tuple[float, float]:
-    """The same by the jump record, weighted with expected holding times."""
+    """The same by the jump record of one chain, weighted with expected holding times.
+
+    Autocovariances are summed over as many gradients as those of the draws: the spread of the
+    weights is noise beside which a window of its own would miss the slow part.
+    """
+    n_draws = run.draws.shape[1]
+    _, last = integrated_time(autocovariance(run.draws, n_draws // 4) / variance)
+    window = math.ceil(last * run.gradients_per_draw / run.gradients_per_jump)
     series = _weighted_series(run)
     _, n, d = series.shape
-    covariances = autocovariance(series, n // 4)
-    tau, last = integrated_time(covariances / covariances[0])
-    ess = 1000.0 * n * variance / (covariances[0] * tau * run.gradients)
-    return ess, ess * math.sqrt(2.0 * (2 * last + 1) / (n * d))
+    covariances = autocovariance(series, window)
+    ess = 1000.0 * n * variance / ((2.0 * covariances.sum() - covariances[0]) * run.gradients)
+    return ess, ess * _relative_error(covariances.size - 1, n * d)
+
+
+def _relative_error(last: int, n: int) -> float:
+    """Of a sum of autocorrelations up to the lag `last`, from n values (Madras and Sokal)."""
+    return math.sqrt(2.0 * (2 * last + 1) / n)
 
 
 def _weighted_series(run: Run) -> np.ndarray:

@@ -62,9 +62,10 @@ def sample(
 ):
     """Sample a PyMC model by Markov jump HMC, whole chains in native code on threads.
 
-    Takes and returns what `pm.sample` does, for models of continuous variables. The draws are those
+    Takes and returns what `pm.sample` does, for models of continuous variables. The chains are those
     of ``pm.sample(step=MJHMC(...))`` with the same seed, tuning draws and settings, bit for bit,
-    whatever the number of cores.
+    whatever the number of cores; transformed variables and Deterministics, which are
+    computed from them in another way, agree to rounding.
 
     Parameters
     ----------
@@ -88,7 +89,8 @@ def sample(
     InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x)
         posterior, sample_stats, observed_data, constant_data
     """
-    chosen = choose_settings(settings, options)  # before the model is compiled
+    chosen = choose_settings(settings, options)
+    _check(chosen, draws, tune, chains, cores)  # before the model is compiled
     compiled = compile(model, var_names=var_names, compile_kwargs=compile_kwargs)
     return compiled.sample(
         draws,
@@ -105,6 +107,11 @@ def sample(
         blocking=blocking,
         settings=chosen,
     )
+
+
+def _check(settings: Settings, draws, tune, chains, cores) -> None:
+    check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    check_fixed(settings, tune)
 
 
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
@@ -181,8 +188,7 @@ class CompiledModel:
         """Sample the model; the parameters are those of `mjhmc_numba.pymc.sample`."""
         chosen = choose_settings(settings, options)
         keep_warmup = not discard_tuned_samples
-        check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
-        check_fixed(chosen, tune)
+        _check(chosen, draws, tune, chains, cores)
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         self.density.check_unchanged()

@@ -265,8 +265,8 @@ def test_an_aborted_run_keeps_its_draws(running):
 def test_waiting_has_a_limit(running):
     with pytest.raises(TimeoutError, match="still running"):
         running.wait(timeout=0.01)
+    wait_for_draws(running)
     with pytest.warns(SamplingWarning, match="Interrupted"):
-        wait_for_draws(running)
         running.abort()
 
 
@@ -288,7 +288,7 @@ def test_ctrl_c_keeps_the_draws_of_all_chains(compiled):
 
 
 def test_a_discrete_variable_is_named():
-    with models.mixed(), pytest.raises(DiscreteVariableError, match="k, z.*step=MJHMC"):
+    with models.mixed(), pytest.raises(DiscreteVariableError, match=r"k, z.*step=MJHMC"):
         mp.sample(**SMALL)
 
 
@@ -330,10 +330,10 @@ def test_what_a_density_raises_is_raised_with_the_draws_so_far():
     with pytest.warns(ObjectModeWarning, match="Halved"):
         compiled = mp.compile(models.in_python())
     with pytest.raises(ArithmeticError, match="more than five") as caught:
-        compiled.with_data(scale=1.6).sample(**SMALL | {"draws": 100_000, "tune": 60, "chains": 1})
-    assert "chain 0" in caught.value.__notes__[0]
+        compiled.with_data(scale=4.0).sample(**SMALL | {"draws": 10**6, "tune": 0}, **FIXED)
+    assert any("Raised in chain" in note for note in caught.value.__notes__)
     kept = caught.value.result
-    assert kept is not None
+    assert kept["posterior"].sizes["draw"] > 1
     assert (kept["posterior"]["x"] <= 5).all()
 
 
@@ -345,7 +345,7 @@ def test_a_density_in_python_is_sampled_on_one_core(monkeypatch):
     monkeypatch.setattr(
         mp.sampling, "run_tasks", lambda *a, **k: seen.append(k["cores"]) or original(*a, **k)
     )
-    mp.compile(models.in_python()).sample(**SMALL, cores=4)
+    mp.compile(models.in_python()).sample(**SMALL | {"tune": 0}, cores=4, **FIXED)
     assert seen == [1]
 
 
