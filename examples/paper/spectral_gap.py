@@ -66,47 +66,40 @@ def _measure(energies: np.ndarray) -> dict[tuple[str, str], float]:
     k = energies.size
     # A coordinate along a closed path: what a sampler is to average.
     f = np.tile(np.cos(2 * np.pi * np.arange(k) / k), 2)
+    target = finite_ladder.ladder_law(energies)
+    deviation = f - target @ f
     out = {}
     for sampler in SAMPLERS:
         if sampler == "HMC":
-            chain = finite_ladder.hmc_matrix(energies)
-            series = f
+            chain, law, series = finite_ladder.hmc_matrix(energies), target, f
         else:
             generator = finite_ladder.mjhmc_generator(energies, sampler)
             chain = finite_ladder.embedded_chain(generator)
-            series = _weighted(f, energies, finite_ladder.expected_holding_times(generator), chain)
-        out[sampler, "gap_real"], out[sampler, "gap_modulus"] = _gaps(chain)
-        variance = finite_ladder.asymptotic_variance(chain, series) / _spread(f, energies)
+            held = finite_ladder.expected_holding_times(generator)
+            law = target / held
+            law /= law.sum()
+            # The linearised series of the weighted mean over a record of jumps.
+            series = held * deviation / (law @ held)
+        out[sampler, "gap_real"], out[sampler, "gap_modulus"] = gaps(chain, law)
+        variance = finite_ladder.asymptotic_variance(chain, series) / (target @ deviation**2)
         out[sampler, "cost_step"] = variance
-        out[sampler, "cost_move"] = variance * _moves(chain)
+        out[sampler, "cost_move"] = variance * _moves(chain, law)
     return out
 
 
-def _gaps(chain) -> tuple[float, float]:
+def gaps(chain: np.ndarray, law: np.ndarray) -> tuple[float, float]:
     """As `finite_ladder.spectral_gap` by real part and by modulus, from one decomposition."""
-    root = np.sqrt(finite_ladder.stationary_law(chain))
+    root = np.sqrt(law)
     eigenvalues = np.linalg.eigvals(root[:, None] * chain / root)
     rest = np.delete(eigenvalues, np.argmin(np.abs(eigenvalues - 1.0)))
     return float(1.0 - rest.real.max()), float(1.0 - np.abs(rest).max())
 
 
-def _weighted(f, energies, held, chain) -> np.ndarray:
-    """The linearised series of the weighted mean over a record of jumps."""
-    law = finite_ladder.ladder_law(energies)
-    visits = finite_ladder.stationary_law(chain)
-    return held * (f - law @ f) / (visits @ held)
-
-
-def _spread(f, energies) -> float:
-    law = finite_ladder.ladder_law(energies)
-    return float(law @ f**2 - (law @ f) ** 2)
-
-
-def _moves(chain) -> float:
+def _moves(chain: np.ndarray, law: np.ndarray) -> float:
     """Share of the steps that are moves along the ladder."""
     k = chain.shape[0] // 2
     flips = np.concatenate([np.diag(chain, k), np.diag(chain, -k)])
-    return float(finite_ladder.stationary_law(chain) @ (1.0 - flips))
+    return float(law @ (1.0 - flips))
 
 
 def claims(results: Path) -> dict[str, float]:
