@@ -197,7 +197,11 @@ class Process:
             "tuned": {
                 name: getattr(self.tuned, name)
                 for name in (
-                    "step_size", "num_steps", "refresh_rate", "draw_interval", "integrator"
+                    "step_size",
+                    "num_steps",
+                    "refresh_rate",
+                    "draw_interval",
+                    "integrator",
                 )
             },
             "metric": {
