@@ -54,9 +54,10 @@ class Table:
         return max(self.values(model, sampler, column), default=None)
 
     def better(self, model: str, column: str) -> float | None:
-        """That of nutpie's modes which does better."""
-        known = [self.typical(model, sampler, column) for sampler in (DEFAULT, LOW_RANK)]
-        return max((value for value in known if value is not None), default=None)
+        """That of nutpie's modes which does better; None unless both were run."""
+        default = self.typical(model, DEFAULT, column)
+        low_rank = self.typical(model, LOW_RANK, column)
+        return None if default is None or low_rank is None else max(default, low_rank)
 
     def ratio(self, model: str, column: str, ours: str = OURS, peer: str = DEFAULT):
         """Ours over nutpie's; `peer` may be "better"."""
@@ -308,6 +309,13 @@ def any_row(table: Table, sampler: str) -> bool:
 # ------------------------------------------------------------------- weak spots
 
 
+def peers_text(table: Table, model: str, column: str, form: str) -> str:
+    """What nutpie's modes have at most."""
+    known = [table.largest(model, sampler, column) for sampler in (DEFAULT, LOW_RANK)]
+    shown = " and ".join(format(value, form) for value in known if value is not None)
+    return f"nutpie's modes: {shown or 'not measured'}"
+
+
 def weak_spots(table: Table) -> list[str]:
     found = []
     for model in table.models:
@@ -319,9 +327,8 @@ def weak_spots(table: Table) -> list[str]:
         troubles = [f"{', '.join(low)} times nutpie"] if low else []
         r_hat = table.largest(model, OURS, "r_hat")
         if r_hat is not None and r_hat >= CONVERGED:
-            peers = [table.largest(model, s, "r_hat") for s in (DEFAULT, LOW_RANK)]
-            shown = " and ".join(f"{v:.3f}" for v in peers if v is not None) or "not measured"
-            troubles.append(f"R-hat up to {r_hat:.3f} (nutpie's modes: {shown})")
+            shown = peers_text(table, model, "r_hat", ".3f")
+            troubles.append(f"R-hat up to {r_hat:.3f} ({shown})")
         minor = int(sum(table.values(model, OURS, "minor_chains")))
         if minor:
             troubles.append(
@@ -330,7 +337,8 @@ def weak_spots(table: Table) -> list[str]:
         for column in ("z_mean", "z_variance"):
             z = table.largest(model, OURS, column)
             if z is not None and z > LARGEST_Z:
-                troubles.append(f"{column.replace('_', ' of ')} {z:.1f}")
+                shown = peers_text(table, model, column, ".1f")
+                troubles.append(f"{column.replace('_', ' of ')} {z:.1f} ({shown})")
         per_draw = table.typical(model, OURS, "ess_median_per_draw")
         if per_draw is not None and per_draw < 0.5:
             troubles.append(f"ESS per draw of the median parameter {per_draw:.2f}")

@@ -12,6 +12,18 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 
+# In the order in which they are made.
+FIGURES = (
+    "ladder",
+    "dynamics",
+    "spectral_gap",
+    "search",
+    "rough_well",
+    "balance",
+    "experts",
+    "other_targets",
+)
+
 COLOURS = {
     "MJHMC": "#1b7837",
     "HMC": "#c0392b",

@@ -13,7 +13,7 @@ from examples.paper.tuning import replicate, tune
 from mjhmc_numba import targets
 
 
-def samplers(target, p: dict, initial: np.ndarray) -> dict:
+def samplers(target, p: dict, initial: np.ndarray | None) -> dict:
     """Both samplers as functions of settings, seed and gradients; and what is searched."""
     common = {"target": target, "chains": p["chains"], "initial": initial}
     hmc_space = {

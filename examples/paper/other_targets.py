@@ -19,7 +19,7 @@ from examples.paper.common import (
     write_csv,
 )
 from examples.paper.experts import samplers, warm_start
-from examples.paper.samplers import default_mjhmc, nuts, starts
+from examples.paper.samplers import default_mjhmc, nuts
 from examples.paper.tuning import replicate, tune
 from mjhmc_numba import targets
 
@@ -57,8 +57,8 @@ def _row(name, sampler, setting, warmup, numbers) -> dict:
 
 def _by_hand(target, p, name) -> list[dict]:
     """The paper's sampler and its control, both with the best settings of a search."""
-    exact = starts(target, p["chains"], p["seed"])
-    initial = warm_start(target, p) if exact is None else exact
+    # None: exact draws, other ones for each run, so that now and then all modes are among them.
+    initial = warm_start(target, p) if target.draw is None else None
     rows = []
     for sampler, (run, space) in samplers(target, p, initial).items():
         trial = partial(run, gradients=p["trial_gradients"])
@@ -71,7 +71,7 @@ def _by_hand(target, p, name) -> list[dict]:
 
 
 def _self_tuned(target, p, name) -> list[dict]:
-    chains = p["chains"]
+    chains = p["self_tuned_chains"]
     choices = {"default": partial(default_mjhmc, draws=p["default_draws"])}
     if p["nuts_draws"]:
         choices["NUTS"] = partial(nuts, draws=p["nuts_draws"])

@@ -14,21 +14,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))  # run as a program, from wherever
 
-FIGURES = (
-    "ladder",
-    "dynamics",
-    "spectral_gap",
-    "search",
-    "rough_well",
-    "balance",
-    "experts",
-    "other_targets",
-)
-
 
 def main() -> None:
     from examples.paper import report
-    from examples.paper.common import parameters
+    from examples.paper.common import FIGURES, parameters
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("figures", nargs="*", metavar="figure", help=", ".join(FIGURES))

@@ -11,10 +11,10 @@ from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile, sample  
 from mjhmc_numba.pymc.step import MJHMC
 
 __all__ = [
-    "MJHMC",
     "Comparison",
     "CompiledModel",
     "Expansion",
+    "MJHMC",
     "ModelDensity",
     "Sampling",
     "compare",

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import arviz
 import numpy as np
 import pymc as pm
+import xarray
 from pymc.model import modelcontext
 
+import mjhmc_numba
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.pymc.bridge import model_of, nutpie_model_of
+from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
 from mjhmc_numba.pymc.sampling import compile as compile_model
+from mjhmc_numba.target import Target, as_target
 
 __all__ = ["SAMPLERS", "Comparison", "compare"]
 
@@ -42,7 +50,10 @@ class Comparison:
     data: dict[str, Any] = field(repr=False)
 
     def __str__(self) -> str:
-        return self.table.T.to_string(float_format=lambda value: f"{value:.4g}")
+        return self.table.T.map(_short).to_string()
+
+    def _repr_html_(self) -> str:
+        return self.table.T.map(_short).to_html()
 
     def plot(self, axes=None):
         """Bars of effective samples per 1000 gradients and per second; returns the figure."""
@@ -50,20 +61,17 @@ class Comparison:
 
         if axes is None:
             _, axes = plt.subplots(1, 2, figsize=(9, 1.2 + 0.6 * len(self.table)))
-        _bars(
-            axes[0],
-            self.table,
-            {"after warm-up": "ess_per_1000_grads", "with warm-up": "ess_per_1000_grads_all"},
-            "effective samples per 1000 gradients",
-        )
-        _bars(
-            axes[1],
-            self.table,
-            {"after warm-up": "ess_per_second", "with warm-up": "ess_per_second_all"},
-            "effective samples per second",
-        )
+        for ax, per, title in zip(
+            axes, ("1000_grads", "second"), ("1000 gradients", "second"), strict=True
+        ):
+            columns = {"after warm-up": f"ess_per_{per}", "with warm-up": f"ess_per_{per}_all"}
+            _bars(ax, self.table, columns, f"effective samples per {title}")
         axes[0].figure.tight_layout()
         return axes[0].figure
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _bars(ax, table, columns: Mapping[str, str], title: str) -> None:
@@ -73,7 +81,7 @@ def _bars(ax, table, columns: Mapping[str, str], title: str) -> None:
     for k, (label, column) in enumerate(columns.items()):
         at = place + (k - (len(columns) - 1) / 2) * height
         bars = ax.barh(at, table[column], height, label=label, color=("#3b78c4", "#a9c7ea")[k])
-        ax.bar_label(bars, fmt=lambda value: f" {value:,.3g}", fontsize=8)
+        ax.bar_label(bars, fmt=lambda value: f" {_short(value)}", fontsize=8)
     ax.set_yticks(place, table.index)
     ax.invert_yaxis()
     ax.set_xlim(right=1.15 * max(table[column].max() for column in columns.values()))
@@ -85,7 +93,9 @@ def _bars(ax, table, columns: Mapping[str, str], title: str) -> None:
 # -------------------------------------------------------------------- the samplers
 
 
-def _mjhmc(model, *, draws, tune, chains, seed, cores, progressbar) -> Run:
+def _mjhmc(model, *, draws, tune, chains, seed, cores, progressbar, **options) -> Run:
+    if isinstance(model, Target):
+        return _mjhmc_alone(model, draws, tune, chains, seed, cores, progressbar, options)
     began = time.perf_counter()
     compiled = compile_model(model)
     ready = time.perf_counter()
@@ -98,6 +108,7 @@ def _mjhmc(model, *, draws, tune, chains, seed, cores, progressbar) -> Run:
         progressbar=progressbar,
         compute_convergence_checks=False,
         blocking=False,
+        **options,
     )
     data = sampling.wait()
     gradients = sampling.gradients
@@ -105,11 +116,28 @@ def _mjhmc(model, *, draws, tune, chains, seed, cores, progressbar) -> Run:
     return Run(data, gradients["warmup"], gradients["draws"], ready - began, ended - ready)
 
 
-def _nuts(model, *, draws, tune, chains, seed, cores, progressbar) -> Run:
+def _mjhmc_alone(target, draws, tune, chains, seed, cores, progressbar, options) -> Run:
+    began = time.perf_counter()
+    result = mjhmc_numba.sample(
+        target,
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        cores=cores,
+        seed=seed,
+        progress=progressbar,
+        **options,
+    )
+    seconds = time.perf_counter() - began
+    gradients = result.gradients
+    return Run(result.to_arviz(), gradients["warmup"], gradients["draws"], 0.0, seconds)
+
+
+def _nuts(model, *, draws, tune, chains, seed, cores, progressbar, **options) -> Run:
+    if isinstance(model, Target):
+        model, options = model_of(model), {"compile_kwargs": {"mode": PYTHON_MODE}} | options
     began = time.perf_counter()
     with model:
-        step = pm.NUTS()
-        ready = time.perf_counter()
         data = pm.sample(
             draws,
             tune=tune,
@@ -117,28 +145,31 @@ def _nuts(model, *, draws, tune, chains, seed, cores, progressbar) -> Run:
             cores=cores,
             random_seed=seed,
             progressbar=progressbar,
-            step=step,
+            nuts_sampler="pymc",  # PyMC 6 would take nutpie
             discard_tuned_samples=False,
             compute_convergence_checks=False,
+            **options,
         )
-    ended = time.perf_counter()
+    whole = time.perf_counter() - began
+    seconds = data["posterior"].attrs["sampling_time"]
     # One gradient more a draw: PyMC evaluates the start of each trajectory again.
-    made = [_gradients(data, group) for group in ("warmup_sample_stats", "sample_stats")]
+    made = [
+        _gradients(data, "warmup_sample_stats") if tune else 0,
+        _gradients(data, "sample_stats"),
+    ]
     made = [made[0] + tune * chains, made[1] + draws * chains]
-    return Run(data, *made, ready - began, ended - ready)
+    return Run(data, *made, whole - seconds, seconds)
 
 
-def _nutpie(model, *, draws, tune, chains, seed, cores, progressbar, low_rank=False) -> Run:
-    try:
-        import nutpie
-    except ImportError as error:
-        raise SettingsError(
-            "The sampler nutpie is not installed: pip install nutpie, or leave it out of samplers="
-        ) from error
+def _nutpie(model, *, draws, tune, chains, seed, cores, progressbar, **options) -> Run:
+    import nutpie
+
     began = time.perf_counter()
-    compiled = nutpie.compile_pymc_model(model)
+    if isinstance(model, Target):
+        compiled = nutpie_model_of(model)
+    else:
+        compiled = nutpie.compile_pymc_model(model, backend="numba")
     ready = time.perf_counter()
-    options = {"low_rank_modified_mass_matrix": True} if low_rank else {}
     data = nutpie.sample(
         compiled,
         draws=draws,
@@ -146,6 +177,7 @@ def _nutpie(model, *, draws, tune, chains, seed, cores, progressbar, low_rank=Fa
         chains=chains,
         cores=cores,
         seed=seed,
+        save_warmup=True,
         progress_bar=progressbar,
         **options,
     )
@@ -155,7 +187,11 @@ def _nutpie(model, *, draws, tune, chains, seed, cores, progressbar, low_rank=Fa
 
 
 def _nutpie_lowrank(model, **options) -> Run:
-    return _nutpie(model, low_rank=True, **options)
+    import nutpie
+
+    is_new = "adaptation" in inspect.signature(nutpie.sample).parameters
+    low_rank = {"adaptation": "low_rank"} if is_new else {"low_rank_modified_mass_matrix": True}
+    return _nutpie(model, **low_rank | options)
 
 
 SAMPLERS: dict[str, Callable[..., Run]] = {
@@ -166,6 +202,17 @@ SAMPLERS: dict[str, Callable[..., Run]] = {
 }
 
 
+def _check_samplers(names) -> None:
+    unknown = [name for name in names if name not in SAMPLERS]
+    if unknown or not names:
+        raise SettingsError(f"samplers={list(names)}: known are {', '.join(SAMPLERS)}.")
+    missing = importlib.util.find_spec("nutpie") is None
+    if missing and any(name.startswith("nutpie") for name in names):
+        raise SettingsError(
+            "The sampler nutpie is not installed: pip install nutpie, or leave it out of samplers="
+        )
+
+
 def _gradients(data, group: str) -> int:
     return int(np.sum(np.asarray(data[group]["n_steps"])))
 
@@ -173,76 +220,61 @@ def _gradients(data, group: str) -> int:
 # ------------------------------------------------------------------------- scoring
 
 
-def _array_ess(values: np.ndarray, method: str) -> float:
-    """Effective sample size of one quantity (chain, draw), as the installed ArviZ has it."""
-    try:
-        from arviz_stats.base import array_stats
-    except ImportError:
-        import arviz
-
-        return float(arviz.ess(values, method=method))
-    options = {"prob": (0.05, 0.95)} if method == "tail" else {}
-    return float(array_stats.ess(values, chain_axis=0, draw_axis=1, method=method, **options))
-
-
-def _array_r_hat(values: np.ndarray) -> float:
-    try:
-        from arviz_stats.base import array_stats
-    except ImportError:
-        import arviz
-
-        return float(arviz.rhat(values))
-    return float(array_stats.rhat(values, chain_axis=0, draw_axis=1))
+def _by_arviz(function, values: np.ndarray, **options) -> np.ndarray:
+    """What ArviZ says of each quantity of values (chain, draw, quantity)."""
+    data = xarray.Dataset({"x": (("chain", "draw", "quantity"), values)})
+    return np.asarray(function(data, **options)["x"])
 
 
 def _quantities(data, names: Sequence[str]) -> np.ndarray:
     """All scalars of the named variables: (chain, draw, quantity)."""
-    arrays = [np.asarray(data["posterior"][name], dtype=float) for name in names]
+    arrays = [data["posterior"][name].transpose("chain", "draw", ...) for name in names]
+    arrays = [np.asarray(a, dtype=float) for a in arrays]
     return np.concatenate([a.reshape(*a.shape[:2], -1) for a in arrays], axis=2)
 
 
-def _score(run: Run, names: Sequence[str]) -> dict[str, float]:
-    values = _quantities(run.data, names)
+def _score(run: Run, values: np.ndarray) -> dict[str, float]:
     squares = (values - values.mean(axis=(0, 1))) ** 2
-    columns = range(values.shape[2])
-    bulk = min(_array_ess(values[:, :, j], "bulk") for j in columns)
-    tail = min(_array_ess(values[:, :, j], "tail") for j in columns)
-    square = min(_array_ess(squares[:, :, j], "bulk") for j in columns)
-    ess, everything = min(bulk, tail), run.gradients + run.warmup_gradients
-    warm_share = run.warmup_gradients / everything
-    return {
-        "ess_bulk": bulk,
-        "ess_tail": tail,
-        "ess_squares": square,
-        "r_hat": max(_array_r_hat(values[:, :, j]) for j in columns),
+    ess = {
+        "bulk": float(_by_arviz(arviz.ess, values, method="bulk").min()),
+        "tail": float(_by_arviz(arviz.ess, values, method="tail").min()),
+        "squares": float(_by_arviz(arviz.ess, squares, method="bulk").min()),
+    }
+    row = {f"ess_{name}": size for name, size in ess.items()} | {
+        "r_hat": float(_by_arviz(arviz.rhat, values).max()) if len(values) > 1 else np.nan,
         "divergences": int(np.sum(np.asarray(run.data["sample_stats"]["diverging"]))),
         "gradients_warmup": run.warmup_gradients,
         "gradients": run.gradients,
-        "ess_per_1000_grads": 1000 * ess / run.gradients,
-        "ess_per_1000_grads_all": 1000 * ess / everything,
-        "squares_per_1000_grads": 1000 * square / run.gradients,
-        "squares_per_1000_grads_all": 1000 * square / everything,
         "compile_seconds": run.compile_seconds,
         "seconds": run.seconds,
-        # Samplers do not time their warm-up alike, so it is taken as its share of gradients.
-        "ess_per_second": ess / (run.seconds * (1 - warm_share)),
-        "ess_per_second_all": ess / run.seconds,
     }
+    everything = run.gradients + run.warmup_gradients
+    # Samplers do not time their warm-up alike, so it is taken as its share of gradients.
+    costs = {
+        "1000_grads": run.gradients / 1000,
+        "1000_grads_all": everything / 1000,
+        "second": run.seconds * run.gradients / everything,
+        "second_all": run.seconds,
+    }
+    sizes = {"ess": min(ess["bulk"], ess["tail"]), **ess}
+    for name, size in sizes.items():
+        row |= {f"{name}_per_{unit}": size / cost for unit, cost in costs.items()}
+    return row
 
 
 def _largest_difference(one: np.ndarray, other: np.ndarray) -> float:
     """Largest difference of two sets of means, in units of its Monte Carlo error."""
-    errors = []
-    for values in (one, other):
-        size = [max(_array_ess(values[:, :, j], "mean"), 1.0) for j in range(values.shape[2])]
-        errors.append(values.var(axis=(0, 1)) / np.array(size))
+    variance = sum(
+        values.var(axis=(0, 1)) / np.maximum(_by_arviz(arviz.ess, values, method="mean"), 1.0)
+        for values in (one, other)
+    )
     difference = np.abs(one.mean(axis=(0, 1)) - other.mean(axis=(0, 1)))
-    return float(np.max(difference / np.sqrt(errors[0] + errors[1])))
+    return float(np.max(difference / np.sqrt(variance)))
 
 
 def compare(
     model=None,
-    samplers: Sequence[str] = ("mjhmc", "nuts"),
+    samplers: Sequence[str] | Mapping[str, Mapping[str, Any]] = ("mjhmc", "nuts"),
     *,
     draws: int = 1000,
     tune: int = 1000,
@@ -252,12 +284,17 @@ def compare(
     var_names: Sequence[str] | None = None,
     progressbar: bool = True,
 ) -> Comparison:
-    """Run samplers side by side on a PyMC model, with the same draws, chains and seed.
+    """Run samplers side by side on a model, with the same draws, chains and seed.
 
     Parameters
     ----------
-    model : the PyMC model; that of the `with` block by default
-    samplers : of "mjhmc", "nuts" (PyMC's own), "nutpie" and "nutpie_lowrank"
+    model
+        the PyMC model; that of the `with` block by default. Or a density of `mjhmc_numba` that
+        knows its dimension: the other samplers then call it through Python, so their
+        seconds mean little.
+    samplers
+        of "mjhmc", "nuts" (PyMC's own), "nutpie" and "nutpie_lowrank"; or a mapping of
+        them to further options of theirs
     draws, tune, chains, cores : as for `pm.sample`
     seed : the same for all
     var_names : variables to score; all free ones and Deterministics by default
@@ -267,35 +304,43 @@ def compare(
     -------
     Comparison
         Its table has, for each sampler, the effective sample size of the worst quantity (bulk,
-        tail, and of squares), R-hat, divergences, gradients, `ess_per_1000_grads` (the smaller of
-        bulk and tail) with (`_all`) and without warm-up, the same per second, and
-        `mean_difference`: the largest difference of a mean from the first sampler's, in units
-        of its Monte Carlo error.
+        tail, and of squares), R-hat, divergences, gradients and seconds; then each size per
+        1000 gradients and per second, of the draws and with the warm-up (`_all`), where `ess` is
+        the smaller of bulk and tail; and `mean_difference`: the largest difference of a mean
+        from the first sampler's, in units of its Monte Carlo error. Quantities that do not vary
+        are left out.
     """
     import pandas as pd
 
-    model = modelcontext(model)
-    unknown = [name for name in samplers if name not in SAMPLERS]
-    if unknown or not samplers:
-        raise SettingsError(f"samplers={list(samplers)}: known are {', '.join(SAMPLERS)}.")
+    options = dict(samplers) if isinstance(samplers, Mapping) else {name: {} for name in samplers}
+    _check_samplers(options)
+    model, names = _model_and_names(model, var_names)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
-    names = var_names or [v.name for v in model.free_RVs + model.deterministics]
-    rows, data = {}, {}
-    for name in samplers:
+    how = {"draws": draws, "tune": tune, "chains": chains, "progressbar": progressbar}
+    rows, data, first = {}, {}, None
+    for name, more in options.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the table says what they would
-            run = SAMPLERS[name](
-                model,
-                draws=draws,
-                tune=tune,
-                chains=chains,
-                seed=seed,
-                cores=cores,
-                progressbar=progressbar,
-            )
-        rows[name], data[name] = _score(run, names), run.data
-    first = _quantities(data[samplers[0]], names)
-    for name in samplers[1:]:
-        rows[name]["mean_difference"] = _largest_difference(first, _quantities(data[name], names))
+            run = SAMPLERS[name](model, **how, seed=seed, cores=cores, **more)
+        values = _quantities(run.data, names)
+        if first is None:
+            moving = np.ptp(values, axis=(0, 1)) > 0
+        values = values[..., moving]
+        rows[name], data[name] = _score(run, values), run.data
+        rows[name]["mean_difference"] = (
+            np.nan if first is None else _largest_difference(first, values)
+        )
+        first = values if first is None else first
     return Comparison(pd.DataFrame.from_dict(rows, orient="index"), data)
+
+
+def _model_and_names(model, var_names) -> tuple[Any, list[str]]:
+    """The model or target, and the variables to score."""
+    if model is None or isinstance(model, pm.Model):
+        model = modelcontext(model)
+        names = var_names or [v.name for v in model.free_RVs + model.deterministics]
+        return model, list(names)
+    if var_names is not None:
+        raise SettingsError("var_names are those of a PyMC model; a density has one vector x.")
+    return as_target(model), ["x"]

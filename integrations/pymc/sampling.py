@@ -62,9 +62,9 @@ def sample(
 ):
     """Sample a PyMC model by Markov jump HMC, whole chains in native code on threads.
 
-    Takes and returns what `pm.sample` does, for models of continuous variables. The chains are those
-    of ``pm.sample(step=MJHMC(...))`` with the same seed, tuning draws and settings, bit for bit,
-    whatever the number of cores; transformed variables and Deterministics, which are
+    Takes and returns what `pm.sample` does, for models of continuous variables. The chains are
+    those of ``pm.sample(step=MJHMC(...))`` with the same seed, tuning draws and settings, bit for
+    bit, whatever the number of cores; transformed variables and Deterministics, which are
     computed from them in another way, agree to rounding.
 
     Parameters
@@ -231,6 +231,7 @@ class Sampling:
         self._cores, self._progress, self._checks = cores, progress, checks
         self._idata_kwargs = idata_kwargs
         self._runs: list[ChainRun] = []
+        self._aborted = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Result | None = None
         self._error: BaseException | None = None
@@ -263,11 +264,17 @@ class Sampling:
                 None,
                 cores=self._cores,
                 progress=self._progress,
-                on_start=self._runs.extend,
+                on_start=self._note,
             )
         except BaseException as error:  # raised where somebody waits for the draws
             self._error = error
         self._seconds = time.perf_counter() - self._began
+
+    def _note(self, runs: list[ChainRun]) -> None:
+        self._runs.extend(runs)
+        if self._aborted.is_set():
+            for run in runs:
+                run.abort()
 
     @property
     def gradients(self) -> dict[str, int]:
@@ -294,6 +301,7 @@ class Sampling:
 
     def abort(self):
         """Stop the chains; returns their draws so far, or None if there are none."""
+        self._aborted.set()  # for chains that are about to begin
         for run in self._runs:
             run.abort()
         try:

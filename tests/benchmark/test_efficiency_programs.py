@@ -144,6 +144,7 @@ def test_each_model_is_compared_with_the_better_mode(results_page, tmp_path):
 def test_a_model_below_nutpie_is_named_as_weak(results_page, tmp_path):
     rows = [row("fine", "mjhmc", per_1000_draws=300), row("fine", "nutpie")]
     rows += [row("slow", "mjhmc", per_1000_draws=50), row("slow", "nutpie")]
+    rows += [row(model, "nutpie_lowrank", per_1000_draws=10) for model in ("fine", "slow")]
     page = make_page(results_page, tmp_path, rows)
     weak = page.split("## Where it is weak")[1].split("\n## ")[0]
     assert "**slow**: 0.500 (default, after warm-up)" in weak
@@ -165,7 +166,8 @@ def test_an_r_hat_that_nutpie_has_below_the_bar_and_we_have_not_is_reported(resu
 
 
 def test_what_was_not_measured_is_not_judged(results_page, tmp_path):
-    page = make_page(results_page, tmp_path, [row("a", "mjhmc")])
+    page = make_page(results_page, tmp_path, [row("a", "mjhmc"), row("a", "nutpie")])
+    assert bar(page, "ours / nutpie's default, geometric mean, all")[1] == "1.00"
     assert bar(page, "ours / better mode, worst model, all")[1:] == ["not measured", "≥ 1.0", ""]
     assert bar(page, "stoch_vol")[1] == "not measured"
 

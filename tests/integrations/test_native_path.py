@@ -271,9 +271,18 @@ def test_waiting_has_a_limit(running):
 
 
 def test_a_run_that_is_aborted_before_its_first_draw_returns_nothing(compiled):
+    for _ in range(5):
+        handle = compiled.sample(**ENDLESS | {"tune": 1_000_000}, blocking=False)
+        assert handle.abort() is None
+        assert handle.is_finished
+        assert handle.abort() is None
+
+
+def test_a_run_that_still_warms_up_has_no_draws_to_show(compiled):
     handle = compiled.sample(**ENDLESS | {"tune": 1_000_000}, blocking=False)
     assert handle.inspect() is None
-    assert handle.abort() is None
+    with pytest.raises(RuntimeError, match="have not ended"):
+        handle.gradients  # noqa: B018
     assert handle.abort() is None
 
 

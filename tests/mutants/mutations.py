@@ -299,10 +299,10 @@ MUTANTS = (
         "    if p.unsettled_u < p.unsettled_g:",
     ),
     Mutant(
-        "flip decided with the wrong flow",
+        "flip decided with a smaller u",
         "kernel/jump.py",
-        "        p.unsettled_g = g_ahead",
-        "        p.unsettled_g = 0.0",
+        "        p.unsettled_u = u\n",
+        "        p.unsettled_u = 0.9 * u\n",
     ),
     Mutant(
         "refreshes half as often",

@@ -81,7 +81,7 @@ def student_t():
 
 def banana():
     """Curved, and asymmetric along the curve."""
-    s, b = 1.5, 0.4
+    s, b = 1.5, 0.25
 
     def survival(j, t):
         if j == 0:
@@ -97,8 +97,8 @@ def banana():
     return Case(
         targets.banana(2, scale=s, curvature=b),
         survival,
-        np.array([2.5, 3.0]),
-        0.45,
+        np.array([2.5, 2.2]),
+        0.7,
         Metric.diagonal([1.0, 1.0]),
     )
 
