@@ -171,13 +171,15 @@ class Process:
         """Begin a new ladder with a fresh momentum where the process is."""
         chain.restart_process(self.state)
 
-    def probe(self, x, grad, logp: float, integrator: str, step_size: float) -> float:
-        """Energy error of one integrator step from x with a fresh momentum; moves nothing."""
-        raised, error = chain.probe_step(
+    def probe(self, x, grad, logp: float, integrator: str, step_size: float) -> tuple[float, float]:
+        """Energy error of one integrator step from x with a fresh momentum, and the log density
+        that it gains; moves nothing.
+        """
+        raised, error, gain = chain.probe_step(
             self.state, x, grad, logp, *INTEGRATORS[integrator], step_size
         )
         self._raise(DENSITY_RAISED if raised else FINISHED)
-        return error
+        return error, gain
 
     def run(self, draws: np.ndarray, stats: np.ndarray) -> tuple[int, int]:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""

@@ -10,6 +10,7 @@ Rows are appended to results/ablation.csv; those that are there are not run agai
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 import problems
@@ -95,15 +96,14 @@ def main() -> None:
     variants = arguments.variants.split(";") if arguments.variants else list(VARIANTS)
     known = read(arguments.out) if arguments.out.exists() else []
     done = {(row["model"], row["variant"], int(row["seed"])) for row in known}
-    for name in chosen:
-        problem = problems.load(name, arguments.bench)
-        for seed in map(int, arguments.seeds.split(",")):
-            for variant in variants:
-                if (name, variant, seed) in done:
-                    continue
-                for row in rows_of(problem, variant, seed, arguments):
-                    append_row(arguments.out, COLUMNS, row)
-                    print(name, seed, row["variant"], text(row["per_1000_draws"]), flush=True)
+    loaded = {name: problems.load(name, arguments.bench) for name in chosen}
+    for seed in map(int, arguments.seeds.split(",")):
+        for name, variant in itertools.product(chosen, variants):
+            if (name, variant, seed) in done:
+                continue
+            for row in rows_of(loaded[name], variant, seed, arguments):
+                append_row(arguments.out, COLUMNS, row)
+                print(name, seed, row["variant"], text(row["per_1000_draws"]), flush=True)
 
 
 if __name__ == "__main__":

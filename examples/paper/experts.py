@@ -47,8 +47,11 @@ def compute(p: dict, results: Path) -> None:
     initial = warm_start(target, p)
     numbers, curves, frames = [], [], []
     for name, (run, space) in samplers(target, p, initial).items():
-        trial = partial(run, gradients=p["trial_gradients"])
-        setting = tune(trial, space, p["trials"], p["seed"])
+        if "settings" in p:
+            setting = p["settings"][name]
+        else:
+            trial = partial(run, gradients=p["trial_gradients"])
+            setting = tune(trial, space, p["trials"], p["seed"])
         final = partial(run, gradients=p["gradients"], **setting)
         about = {"sampler": name, "step_size": setting["step_size"]}
         about |= {"num_steps": setting["num_steps"]}
@@ -76,12 +79,12 @@ def _film(name, target, setting, initial, p) -> Run:
 
 
 def _frames(name, film: Run, start, p) -> list[dict]:
-    """The state when so many gradients have been spent."""
+    """The last state that took no more than so many gradients."""
     spent = np.cumsum(film.steps[0])
     rows = []
     for count in p["frames"]:
-        at = np.searchsorted(spent, count)
-        x = start if count == 0 else film.draws[0, at]
+        at = int(np.searchsorted(spent, count, side="right")) - 1
+        x = start if count == 0 or at < 0 else film.draws[0, at]
         pixels = {f"pixel_{j}": value for j, value in enumerate(x)}
         rows.append({"sampler": name, "gradients": count} | pixels)
     return rows

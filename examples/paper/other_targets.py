@@ -61,10 +61,13 @@ def _by_hand(target, p, name) -> list[dict]:
     initial = warm_start(target, p) if target.draw is None else None
     rows = []
     for sampler, (run, space) in samplers(target, p, initial).items():
-        trial = partial(run, gradients=p["trial_gradients"])
-        setting = tune(trial, space, p["trials"], p["seed"])
+        if "settings" in p:
+            setting, spent = p["settings"][name][sampler], 0
+        else:
+            trial = partial(run, gradients=p["trial_gradients"])
+            setting = tune(trial, space, p["trials"], p["seed"])
+            spent = p["trials"] * p["trial_gradients"]
         final = partial(run, gradients=p["gradients"], **setting)
-        spent = p["trials"] * p["trial_gradients"]
         numbers = replicate(final, p["replicates"], p["seed"])
         rows.append(_row(name, sampler, setting, spent, numbers))
     return rows

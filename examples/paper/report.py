@@ -76,6 +76,12 @@ def verdicts(claims: dict) -> dict[str, str]:
                 out[f"{choice}_{period}"] = words[_ahead(*numbers)]
             else:
                 out[f"{choice}_{period}"] = "not run"
+        best, nuts = f"reoptimised_MJHMC_{period}_weighted", f"self-tuned_NUTS_{period}"
+        if best in well and nuts in well:
+            numbers = [well[key + end] for key in (best, nuts) for end in ("", "_error")]
+            out[f"nuts_{period}"] = words[_ahead(*numbers)]
+        else:
+            out[f"nuts_{period}"] = "not run"
     return out
 
 

@@ -58,10 +58,10 @@ def restart_process(state):
 
 @kernel_jit
 def probe_step(state, x, grad, logp, stages, harmonic, step_size):
-    """Energy error of one integrator step from x with a fresh momentum; moves nothing.
+    """One integrator step from x with a fresh momentum; moves nothing.
 
-    `grad` and `logp` belong to x. Returns (raised, error); the error is infinite where the step
-    leaves the support.
+    `grad` and `logp` belong to x. Returns (raised, energy error, log density gained); the error
+    is infinite where the step leaves the support.
     """
     p = state[0]
     end_x, end_v, end_grad = scratch(p, 1), scratch(p, 2), scratch(p, 3)
@@ -73,8 +73,9 @@ def probe_step(state, x, grad, logp, stages, harmonic, step_size):
     raised, end_logp = integrate(p, step_size, 1, end_x, end_v, end_grad)
     p.stages, p.harmonic = usual_stages, usual_harmonic
     if raised or end_logp == -math.inf:
-        return raised, math.inf
-    return False, total_energy(end_logp, kinetic_energy(p, end_v, scratch(p, 0))) - energy
+        return raised, math.inf, -math.inf
+    end_energy = total_energy(end_logp, kinetic_energy(p, end_v, scratch(p, 0)))
+    return False, end_energy - energy, end_logp - logp
 
 
 @kernel_jit

@@ -8,8 +8,8 @@ import numpy as np
 
 __all__ = ["History"]
 
-# Numbers kept of draws and as many of gradients: 8 MB each, but at least 64 draws.
-NUMBERS = 1 << 20
+# Numbers kept of draws and as many of gradients: 4 MB each, but at least 64 draws.
+NUMBERS = 1 << 19
 FEWEST = 64
 
 

@@ -43,6 +43,7 @@ class Recipe:
     keep_share: float = 0.6  # of the draws so far that a metric is made from
     low_rank_from: int = 16  # draws; a diagonal is used before
     shortest_scale: float = 0.7
+    downhill_share: float = 0.05  # of the log density gained that the first steps may err by
     long_windows: int = 4  # windows in which the chain still travels: few refreshes
     long_rungs: float = 16.0
     long_interval: float = 8.0  # rungs between draws there
@@ -122,13 +123,17 @@ class Tuner:
     def _first_step(self, process: Process, tuned: Tuned) -> float:
         """Double or halve until the energy error of one step crosses what the target allows.
 
-        Its size counts, not its sign: far out a step that is much too long may well go downhill.
+        Its size counts, not its sign: a step that is much too long may well go downhill. Far out,
+        where a step gains much log density, it may err by a share of the gain.
         """
         step, direction = tuned.step_size, 0
         wanted = -math.log(self._target(tuned.integrator))
         for _ in range(60):
-            error = process.probe(process.x, process.grad, process.logp, tuned.integrator, step)
-            grow = 1 if abs(error) < wanted else -1
+            error, gain = process.probe(
+                process.x, process.grad, process.logp, tuned.integrator, step
+            )
+            allowed = wanted + self.recipe.downhill_share * max(gain, 0.0)
+            grow = 1 if abs(error) < allowed else -1
             if direction == 0:
                 direction = grow
             elif grow != direction:
@@ -237,7 +242,7 @@ class Tuner:
         for angle in recipe.angles:
             if angle <= recipe.harmonic_gain * tuned.step_size:
                 break
-            errors = np.array([process.probe(x, g, f, "harmonic", angle) for x, g, f in points])
+            errors = np.array([process.probe(x, g, f, "harmonic", angle)[0] for x, g, f in points])
             accepted = np.exp(-np.maximum(errors, 0.0)).mean()
             lost = np.mean(errors > recipe.lost_error)
             if accepted >= recipe.harmonic_accept and lost <= recipe.harmonic_lost:
@@ -267,7 +272,7 @@ class Tuner:
         """Mean acceptance of one step from the points; 0 as soon as it must be below `least`."""
         total, left = 0.0, len(points)
         for x, grad, logp in points:
-            error = process.probe(x, grad, logp, integrator, step)
+            error, _ = process.probe(x, grad, logp, integrator, step)
             total += math.exp(-max(error, 0.0))
             left -= 1
             if total + left < least * len(points):
