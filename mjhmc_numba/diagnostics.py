@@ -125,8 +125,8 @@ def _few_effective(result: Result) -> list[str]:
     name = result.names[slowest[size.argmin()]]
     return [
         (
-            f"The {total} draws are worth only {least:.0f} independent ones in {name} or its square: "
-            "the chains creep. Draw more, or give the density an easier parametrisation."
+            f"The {total} draws are worth only {least:.0f} independent ones in {name} or its "
+            "square: the chains creep. Draw more, or give the density an easier parametrisation."
         )
     ]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 import mjhmc_numba
 from mjhmc_numba import SamplingWarning, Settings
+from mjhmc_numba.diagnostics import LARGEST_R_HAT, split_r_hat
 from mjhmc_numba.targets import Distribution
 
 PILOT_DRAWS = 100
@@ -274,15 +275,18 @@ def curve(run: Run, view: str, longest: float, points: int = 200) -> tuple[np.nd
 
 
 def worst_ess(draws: np.ndarray) -> tuple[float, float]:
-    """Least bulk ESS (rank-normalised, split chains) over the coordinates, and over squares."""
+    """Least bulk ESS (rank-normalised, split chains) over the coordinates, and over squares.
+
+    Chains that disagree, or that never move, are worth a draw each: what an estimate of the
+    ESS says of them means nothing.
+    """
     import arviz
 
     def worst(values):
-        each = [
-            float(np.asarray(arviz.ess(np.ascontiguousarray(values[:, :, j]), method="bulk")))
-            for j in range(values.shape[2])
-        ]
-        # Values that never move have no ESS: they are worth one draw.
-        return float(np.nanmin(np.nan_to_num(each, nan=1.0)))
+        agree = split_r_hat(values) <= LARGEST_R_HAT
+        if not agree.all():
+            return float(values.shape[0])
+        columns = (np.ascontiguousarray(values[:, :, j]) for j in range(values.shape[2]))
+        return min(float(np.asarray(arviz.ess(each, method="bulk"))) for each in columns)
 
     return worst(draws), worst(np.square(draws))
