@@ -249,12 +249,20 @@ class MJHMC(BlockedStep):
         )
         process.start(x)
         if tune > 0:
-            rng = np.random.default_rng(seed.spawn(1)[0])
-            self._tuner = Tuner(self.settings, x.size, tune, rng)
+            self._tuner = self._new_tuner(np.random.default_rng(seed.spawn(1)[0]))
             self._tuner.begin(process)
         self._process = process
         # The process may have started elsewhere than at the given point: that is no move.
         self._seen = self._bytes(point)
+
+    def _new_tuner(self, rng: np.random.Generator) -> Tuner:
+        return Tuner(
+            self.settings,
+            self.density.ndim,
+            self.planned_tune,
+            rng,
+            density_changes=not self._is_alone,
+        )
 
     # ---------------------------------------------------------------------- statistics
 
@@ -361,13 +369,12 @@ class MJHMC(BlockedStep):
 
     def _restore(self, target: Target, saved: dict) -> None:
         self.density.update_others(saved["others"])
+        self._is_alone = saved["is_alone"]
         self._process = Process.restore(target, self.settings, saved["process"])
         if saved["tuner"] is not None:
-            rng = np.random.default_rng(0)  # whose state is loaded
-            self._tuner = Tuner(self.settings, target.ndim, self.planned_tune, rng)
+            self._tuner = self._new_tuner(np.random.default_rng(0))  # its state is loaded too
             self._tuner.load(saved["tuner"])
         self._seen = saved["seen"]
-        self._is_alone = saved["is_alone"]
         self._acceptance = math.nan if saved["acceptance"] is None else saved["acceptance"]
         self._watch = {**saved["watch"], "told": list(saved["watch"]["told"])}
 

@@ -88,6 +88,8 @@ class Tuner:
     settings : what the user fixed is left alone
     tune : number of warm-up draws
     rng : draws the trial points
+    density_changes : between draws, as beside other step methods: what was seen of it is no
+        longer so
     """
 
     settings: Settings
@@ -95,6 +97,7 @@ class Tuner:
     tune: int
     rng: np.random.Generator
     recipe: Recipe = field(default_factory=Recipe)
+    density_changes: bool = False
 
     def __post_init__(self):
         self.plan: list[Window] = windows(self.tune)
@@ -227,6 +230,8 @@ class Tuner:
         """The integrator, tried from draws of the warm-up, with a step size to begin with."""
         rows = self.rng.choice(len(x), min(self.recipe.trials, len(x)), replace=False)
         points = [(x[k], grad[k], logp[k]) for k in rows]
+        if self.density_changes:
+            points = [(x, *process.target.logp_and_grad(x)[::-1]) for x, _, _ in points]
         fine = tuned
         if self.settings.fixed_metric(self.ndim) is None:
             fine = tuned.replace(metric=self._estimate(x, grad, FINE_CUTOFF))
