@@ -253,16 +253,19 @@ def run_chains(
     if on_start is not None:
         on_start(runs)
     workers = min(len(runs), cores or os.cpu_count() or 1)
+    waiting: list[futures.Future] = []
     with futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool:
-        waiting = [pool.submit(run.run) for run in runs]
         try:
+            waiting.extend(pool.submit(run.run) for run in runs)
             _watch(runs, waiting, progress)
         except BaseException as error:  # the pool waits for its threads, so they must end
             for run in runs:
                 run.abort()
             if not isinstance(error, KeyboardInterrupt):
                 raise
-    return out, [f.result() for f in waiting], any(run.aborted.is_set() for run in runs)
+    # Chains that an interrupt kept from being submitted are aborted, so they end at once.
+    outputs = [f.result() for f in waiting] + [run.run() for run in runs[len(waiting) :]]
+    return out, outputs, any(run.aborted.is_set() for run in runs)
 
 
 def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:

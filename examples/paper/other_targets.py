@@ -19,7 +19,7 @@ from examples.paper.common import (
     write_csv,
 )
 from examples.paper.experts import samplers, warm_start
-from examples.paper.samplers import default_mjhmc, nuts
+from examples.paper.samplers import default_mjhmc, gained_ess, nuts
 from examples.paper.tuning import replicate, tune
 from mjhmc_numba import targets
 
@@ -65,10 +65,10 @@ def _by_hand(target, p, name) -> list[dict]:
             setting, spent = p["settings"][name][sampler], 0
         else:
             trial = partial(run, gradients=p["trial_gradients"])
-            setting = tune(trial, space, p["trials"], p["seed"])
+            setting = tune(trial, space, p["trials"], p["seed"], gained_ess)
             spent = p["trials"] * p["trial_gradients"]
         final = partial(run, gradients=p["gradients"], **setting)
-        numbers = replicate(final, p["replicates"], p["seed"])
+        numbers = replicate(final, p["replicates"], p["seed"], gained_ess)
         rows.append(_row(name, sampler, setting, spent, numbers))
     return rows
 
@@ -88,7 +88,7 @@ def _self_tuned(target, p, name) -> list[dict]:
             warmup.append(found.warmup_gradients)
             return found
 
-        numbers = replicate(counted, p["replicates"], p["seed"])
+        numbers = replicate(counted, p["replicates"], p["seed"], gained_ess)
         rows.append(_row(name, sampler, {}, int(np.mean(warmup)), numbers))
     return rows
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import importlib
 import math
 import re
+from numbers import Rational
 from pathlib import Path
+
+import numpy as np
 
 from examples.paper.common import FIGURES, HERE, markdown, number, only, read_csv
 from examples.paper.spectral_gap import HALF_ORDER
@@ -40,7 +43,8 @@ def _filled(request: str, claims: dict, place: Path) -> str:
     name, digits = request.split(":") if ":" in request else (request, "3")
     figure, key = name.split(".", 1)
     value = claims[figure][key]
-    return str(value) if isinstance(value, (int, str)) else number(float(value), int(digits))
+    exact = isinstance(value, (Rational, np.integer, str))
+    return str(value) if exact else number(float(value), int(digits))
 
 
 # -------------------------------------------------------------------- verdicts
@@ -169,7 +173,7 @@ def _gap(results: Path) -> str:
         for quantity, head in zip(QUANTITIES, heads, strict=True):
             size = odd if quantity == "gap_modulus" else large
             row = only(rows, rungs=size, sampler=sampler, quantity=quantity)
-            line[f"{head}, {size} rungs"] = f"{row['ratio']:.2f} ± {row['ratio_error']:.2f}"
+            line[f"{head}, {size} rungs"] = f"{row['ratio']:.3f} ± {row['ratio_error']:.3f}"
         table.append(line)
     return markdown(table)
 

@@ -12,7 +12,6 @@ import numpy as np
 
 import mjhmc_numba
 from mjhmc_numba import SamplingWarning, Settings
-from mjhmc_numba.diagnostics import LARGEST_R_HAT, split_r_hat
 from mjhmc_numba.targets import Distribution
 
 PILOT_DRAWS = 100
@@ -275,18 +274,23 @@ def curve(run: Run, view: str, longest: float, points: int = 200) -> tuple[np.nd
 
 
 def worst_ess(draws: np.ndarray) -> tuple[float, float]:
-    """Least bulk ESS (rank-normalised, split chains) over the coordinates, and over squares.
-
-    Chains that disagree, or that never move, are worth a draw each: what an estimate of the
-    ESS says of them means nothing.
-    """
+    """Least bulk ESS (rank-normalised, split chains) over the coordinates, and over squares."""
     import arviz
 
     def worst(values):
-        agree = split_r_hat(values) <= LARGEST_R_HAT
-        if not agree.all():
-            return float(values.shape[0])
         columns = (np.ascontiguousarray(values[:, :, j]) for j in range(values.shape[2]))
-        return min(float(np.asarray(arviz.ess(each, method="bulk"))) for each in columns)
+        each = [float(np.asarray(arviz.ess(column, method="bulk"))) for column in columns]
+        # Values that never move have no ESS: they are worth one draw.
+        return float(np.min(np.nan_to_num(each, nan=1.0)))
 
     return worst(draws), worst(np.square(draws))
+
+
+def gained_ess(draws: np.ndarray) -> tuple[float, float]:
+    """The same without what the starts alone are worth, about a draw for each half of a chain.
+
+    Chains that stand still have gained nothing, however little they cost.
+    """
+    starts_alone = 2.0 * draws.shape[0]
+    means, squares = worst_ess(draws)
+    return means - starts_alone, squares - starts_alone

@@ -25,7 +25,7 @@ def minimise(objective: Callable, trials: int, seed: int) -> list[dict]:
     return [trial.params | {"objective": trial.value} for trial in study.trials]
 
 
-def tune(run: Callable, space: dict, trials: int, seed: int) -> dict:
+def tune(run: Callable, space: dict, trials: int, seed: int, measure: Callable = worst_ess) -> dict:
     """Settings with the most effective draws per gradient.
 
     The best few trials are run again with other seeds: the first of many noisy ones is lucky.
@@ -34,11 +34,12 @@ def tune(run: Callable, space: dict, trials: int, seed: int) -> dict:
     ----------
     run : takes the settings as keywords and a seed; returns a `samplers.Run`
     space : (low, high) of step_size, num_steps and of the refresh rate or probability
+    measure : of draws (chain, draw, d), their effective number for means and for squares
     """
 
     def loss(setting, number):
         found = run(**setting, seed=[seed, number])
-        return -min(worst_ess(found.draws)) / found.gradients
+        return -min(measure(found.draws)) / found.gradients
 
     rows = minimise(lambda trial: loss(suggest(trial, space), trial.number), trials, seed)
     rows.sort(key=lambda row: row["objective"])
@@ -56,12 +57,15 @@ def suggest(trial, space: dict) -> dict:
     return setting
 
 
-def replicate(run: Callable, replicates: int, seed: int) -> dict[str, float]:
+def replicate(
+    run: Callable, replicates: int, seed: int, measure: Callable = worst_ess
+) -> dict[str, float]:
     """Worst effective draws per 1000 gradients of independent runs: means, standard errors."""
     rates = []
     for k in range(replicates):
         found = run(seed=[seed, 1000 + k])
-        rates.append(1000.0 * np.array(worst_ess(found.draws)) / found.gradients)
+        effective = np.maximum(measure(found.draws), 0.0)
+        rates.append(1000.0 * effective / found.gradients)
     mean, error = np.mean(rates, axis=0), np.std(rates, axis=0, ddof=1) / replicates**0.5
     return {
         "ess_mean": mean[0],

@@ -20,6 +20,7 @@ import mjhmc_numba as mj
 from tests.api.densities import slow_normal
 
 warnings.simplefilter("ignore")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 options = {"step_size": 0.3, "num_steps": 2, "refresh_rate": 0.3, "draw_interval": 1.0}
 run = {"ndim": 2, "args": (2000,), "progress": False, "seed": 1}
 mj.sample(slow_normal, draws=2, tune=2, chains=1, **run, **options)  # compiles
@@ -32,7 +33,7 @@ def interrupted(draws, **more):
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Timer(0.4, send).start()
+    threading.Timer(1.0, send).start()
     try:
         result, raised = mj.sample(slow_normal, draws=draws, **run, **options, **more), False
     except KeyboardInterrupt:

@@ -5,14 +5,14 @@ from examples.paper.common import read_csv, select
 KINDS = ("ess_mean", "ess_square")
 
 
-def test_mjhmc_mixes_faster_on_a_product_of_experts(quick):
+def test_mjhmc_does_not_mix_faster_than_hmc_on_a_product_of_experts(quick):
     """At the best settings of a search for each, in the worst pixel."""
     claims, _ = quick("experts")
     ours, control = (
         min((claims[f"{name}_{key}"], claims[f"{name}_{key}_error"]) for key in KINDS)
         for name in ("MJHMC", "HMC")
     )
-    assert (ours[0] - control[0]) / math.hypot(ours[1], control[1]) > 0
+    assert (ours[0] - control[0]) / math.hypot(ours[1], control[1]) < -2
 
 
 def test_both_samplers_start_at_the_same_patch_and_leave_it(quick):

@@ -27,7 +27,8 @@ def recorded(request, seeds):
     settings = Settings(**SIMULATIONS[request.param])
     target = as_target(CASE.distribution)
     mean = CASE.distribution.mean
-    process = started(target, settings, CASE.tuned(), seed, mean, record=10 * DRAWS)
+    # Long steps: rates, and so holding times, differ from state to state.
+    process = started(target, settings, CASE.tuned(step_size=1.3), seed, mean, record=10 * DRAWS)
     draws, _ = run(process, DRAWS)
     n = process["recorded"]
     return draws, process.record_x[:n], process.record_holding[:n]

