@@ -236,7 +236,8 @@ class Tuner:
         if self.settings.fixed_metric(self.ndim) is None:
             fine = tuned.replace(metric=self._estimate(x, grad, FINE_CUTOFF))
         harmonic = None
-        if self.settings.step_size is None:
+        # A Gaussian whose centre moves with other variables is no good one to rotate about.
+        if self.settings.step_size is None and not self.density_changes:
             harmonic = self._try_harmonic(process, fine, points)
         return harmonic or self._try_stages(process, tuned, points)
 

@@ -17,6 +17,7 @@ from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.hmc import NUTS
 from pymc.step_methods.state import equal_dataclass_values
 
+from mjhmc_numba.process import Process
 from mjhmc_numba.pymc import MJHMC
 from tests.integrations.chains import FIXED, begin, chain, run, vectors
 from tests.statistical.estimates import batch_z
@@ -285,3 +286,24 @@ def test_joint_distribution_of_parameters_and_data(seeds, options):
     }
     z = {name: batch_z(values, truth) for name, (values, truth) in statistics.items()}
     assert max(map(abs, z.values())) < 5, z
+
+
+def test_integrators_are_tried_on_the_density_as_it_is_now(monkeypatch):
+    """What was seen of the density in earlier draws belongs to other values of the others."""
+    model = switched()
+    with model:
+        mine = MJHMC(["x"], tune=80)
+        step = CompoundStep([mine, BinaryGibbsMetropolis([model["k"]])])
+    probe, seen = Process.probe, []
+
+    def check(process, x, grad, logp, *rest):
+        value, slope = process.target.logp_and_grad(x)
+        seen.append(logp == value and np.array_equal(grad, slope))
+        return probe(process, x, grad, logp, *rest)
+
+    monkeypatch.setattr(Process, "probe", check)
+    begin(step, 1, 80)
+    run(step, model.initial_point(), draws=1, tune=80)
+    assert mine._tuner.density_changes
+    assert len(seen) > 40
+    assert all(seen)

@@ -115,16 +115,18 @@ def test_the_tests_of_moments_see_a_variance_that_is_wrong_by_a_tenth(seeds, com
 @pytest.mark.long
 @pytest.mark.parametrize("simulation", SIMULATIONS)
 def test_the_variance_is_right_to_four_in_a_thousand(seeds, compiled, simulation):
-    """A long run on the asymmetric target, long enough to tell an error of 0.4 %."""
+    """Runs on the asymmetric target, until an error of 0.4 % would be seen."""
     case, (settings, integrator) = CASES["log_gamma"], SIMULATIONS[simulation]
-    seed = seeds(52, list(SIMULATIONS).index(simulation))
-    tuned = case.tuned(integrator)
-    target = compiled("log_gamma")
-    draws = chains_of(target, case, Settings(**settings), tuned, seed, draws=1_000_000)
-    assert_statistics(case, draws)
-    for j, (mean, variance) in enumerate(
-        zip(case.distribution.mean, case.distribution.variance, strict=True)
-    ):
-        means = batch_means((draws[:, :, j] - mean) ** 2, batches=256)
+    target, tuned = compiled("log_gamma"), case.tuned(integrator)
+    mean, variance = case.distribution.mean, case.distribution.variance
+    means = np.empty(0)
+    for part in range(12):
+        seed = seeds(52, list(SIMULATIONS).index(simulation), part)
+        draws = chains_of(target, case, Settings(**settings), tuned, seed, draws=500_000)
+        squares = ((draws - mean) ** 2 / variance).mean(axis=2)
+        means = np.append(means, batch_means(squares, batches=256))
         error = means.std(ddof=1) / math.sqrt(means.size)
-        assert 5 * error < 0.004 * variance
+        if 5 * error < 0.004:
+            break
+    assert 5 * error < 0.004
+    assert abs(means.mean() - 1) < 5 * error
