@@ -54,6 +54,11 @@ def refresh_probability(beta: float) -> float:
     return min(1.0, refresh_rate(beta))
 
 
+def _stream(seed, k: int) -> list[int]:
+    """The k-th of several seeds that belong to one, itself a number or a list of them."""
+    return [*np.atleast_1d(seed).tolist(), k]
+
+
 def starts(target: Distribution, chains: int, seed) -> np.ndarray | None:
     """Exact draws to start from, where they can be had."""
     if target.draw is None:
@@ -105,11 +110,11 @@ def paper_mjhmc(
             # The gradients in a unit of the process's time depend on all the settings.
             trial = 0.5 / rate
             settings = Settings.paper(draw_interval=trial, **fixed)
-            pilot = run(initial=begin, draws=PILOT_DRAWS, seed=[seed, 1], settings=settings)
+            pilot = run(initial=begin, draws=PILOT_DRAWS, seed=_stream(seed, 1), settings=settings)
             cost = max(pilot.gradients["draws"], num_steps) / (PILOT_DRAWS * trial)
             interval, begin = gradients / (draws * cost), pilot.draws[:, -1]
         settings = Settings.paper(draw_interval=interval, **fixed)
-        result = run(initial=begin, draws=draws, seed=[seed, 2], jumps=jumps, settings=settings)
+        result = run(initial=begin, draws=draws, seed=_stream(seed, 2), jumps=jumps, settings=settings)
     steps = result.stats["n_steps"]
     return Run(result.draws, result.gradients["draws"], result.jumps, steps=steps)
 
@@ -136,7 +141,7 @@ def control_hmc(
             draws=max(gradients // (num_steps * chains), 10),
             chains=chains,
             cores=1,
-            seed=[seed, 2],
+            seed=_stream(seed, 2),
             progress=False,
         )
     return Run(result.draws, result.gradients["draws"], steps=result.stats["n_steps"])
@@ -190,15 +195,22 @@ def nuts(target: Distribution, *, draws: int, chains: int, seed: int, tune: int 
 
 
 def autocovariance(series: np.ndarray, largest_lag: int) -> np.ndarray:
-    """Mean of f_t f_{t+lag} over chains and coordinates of a series (chain, n, d) of mean 0."""
+    """Mean of f_t f_{t+lag} over chains and coordinates of a series (chain, n, d) of mean 0.
+
+    By Fourier transforms of blocks, each with what follows it: a long record takes no more
+    memory than a short one.
+    """
     n = series.shape[1]
     lags = min(largest_lag, n - 1)
-    length = 1 << (n + lags).bit_length()
+    block = max(8 * lags, 1 << 16)
+    length = 1 << (block + lags).bit_length()
     total = np.zeros(lags + 1)
     for chain in series:
-        spectrum = np.fft.rfft(chain, length, axis=0)
-        power = (spectrum.real**2 + spectrum.imag**2).sum(axis=1)
-        total += np.fft.irfft(power, length)[: lags + 1]
+        for at in range(0, n, block):
+            own = np.fft.rfft(chain[at : at + block], length, axis=0)
+            following = np.fft.rfft(chain[at : at + block + lags], length, axis=0)
+            products = np.sum(own.conj() * following, axis=1)
+            total += np.fft.irfft(products, length)[: lags + 1]
     return total / (series.shape[0] * series.shape[2] * (n - np.arange(lags + 1)))
 
 
