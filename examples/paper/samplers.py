@@ -114,7 +114,9 @@ def paper_mjhmc(
             cost = max(pilot.gradients["draws"], num_steps) / (PILOT_DRAWS * trial)
             interval, begin = gradients / (draws * cost), pilot.draws[:, -1]
         settings = Settings.paper(draw_interval=interval, **fixed)
-        result = run(initial=begin, draws=draws, seed=_stream(seed, 2), jumps=jumps, settings=settings)
+        result = run(
+            initial=begin, draws=draws, seed=_stream(seed, 2), jumps=jumps, settings=settings
+        )
     steps = result.stats["n_steps"]
     return Run(result.draws, result.gradients["draws"], result.jumps, steps=steps)
 
