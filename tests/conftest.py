@@ -1,6 +1,7 @@
 """Seeds of the tests: fixed, and shifted together for an audit of their false alarms."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -15,3 +16,11 @@ def seeds():
     """
     shift = int(os.environ.get("MJHMC_NUMBA_TEST_SEED", "0"))
     return lambda *numbers: np.random.SeedSequence([shift, *numbers])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_interrupts():
+    """A job in the background ignores Ctrl-C, and so would the tests of it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -14,12 +14,15 @@ def test_a_tuned_metric_is_worth_a_factor_of_a_hundred_on_the_log_spaced_gaussia
             assert claims[f"log_gaussian_default_{key}"] > 100 * paper
 
 
-def test_settings_chosen_for_it_cross_between_two_modes_more_often_than_our_default(quick):
+def test_the_control_crosses_between_two_modes_more_often_than_the_jump_process(quick):
+    """Each at the best settings of a search."""
     claims, _ = quick("other_targets")
-    assert z(claims, "multimodal_gaussian_MJHMC", "multimodal_gaussian_default", "ess_mean") > 2
     assert z(claims, "multimodal_gaussian_MJHMC", "multimodal_gaussian_HMC", "ess_mean") < -2
 
 
-def test_our_default_is_better_within_the_modes(quick):
+def test_our_default_is_several_times_better_within_the_modes(quick):
     claims, _ = quick("other_targets")
-    assert z(claims, "multimodal_gaussian_default", "multimodal_gaussian_MJHMC", "ess_square") > 2
+    ours, paper = (
+        claims[f"multimodal_gaussian_{name}_ess_square"] for name in ("default", "MJHMC")
+    )
+    assert ours > 3 * paper
