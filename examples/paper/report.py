@@ -19,15 +19,19 @@ from examples.paper.common import FIGURES, HERE, markdown, number, only, read_cs
 from examples.paper.spectral_gap import HALF_ORDER
 
 
-def write(place: Path) -> None:
-    """Write the page into the folder `place`, beside its results and figures."""
+def write(place: Path, *, partial: bool = False) -> None:
+    """Write the page into the folder `place`, beside its results and figures.
+
+    If it is `partial`, as after a quick run, a number that was not computed is said to be so;
+    otherwise it is an error.
+    """
     try:
         claims = {name: _claims(name, place / "results") for name in FIGURES}
     except FileNotFoundError as missing:
         print(f"No page yet: {Path(missing.filename).name} is missing. Run the other figures.")
         return
     text = (HERE / "README.template.md").read_text()
-    page = re.sub(r"\{\{(.+?)\}\}", lambda match: _filled(match[1], claims, place), text)
+    page = re.sub(r"\{\{(.+?)\}\}", lambda match: _filled(match[1], claims, place, partial), text)
     (place / "README.md").write_text(page)
 
 
@@ -35,13 +39,15 @@ def _claims(name: str, results: Path) -> dict:
     return importlib.import_module(f"examples.paper.{name}").claims(results)
 
 
-def _filled(request: str, claims: dict, place: Path) -> str:
+def _filled(request: str, claims: dict, place: Path, partial: bool) -> str:
     if request.startswith("table "):
         return TABLES[request.removeprefix("table ")](place / "results")
     if request.startswith("verdict "):
         return verdicts(claims)[request.removeprefix("verdict ")]
     name, digits = request.split(":") if ":" in request else (request, "3")
     figure, key = name.split(".", 1)
+    if partial and key not in claims[figure]:
+        return "(not run)"
     value = claims[figure][key]
     exact = isinstance(value, (Rational, np.integer, str))
     return str(value) if exact else number(float(value), int(digits))

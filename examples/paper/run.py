@@ -35,7 +35,7 @@ def main() -> None:
             module.compute(parameters(name, arguments.quick), place / "results")
         module.draw(place / "results", place / "figures")
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
-    report.write(place)
+    report.write(place, partial=arguments.quick)
 
 
 if __name__ == "__main__":
