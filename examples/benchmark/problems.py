@@ -11,6 +11,7 @@ import importlib
 import inspect
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from functools import cached_property
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def load(name: str, bench: Path | None) -> Problem:
     return BuiltIn(name, BUILT_IN[name]())
 
 
-class Problem:
+class Problem(ABC):
     """A target for all samplers.
 
     Attributes
@@ -76,26 +77,26 @@ class Problem:
     dim: int
 
     @property
+    @abstractmethod
     def moments(self) -> Moments | None:
         """Known moments of the scored parameters, if any."""
-        raise NotImplementedError
 
+    @abstractmethod
     def target(self):
         """What `mjhmc_numba.sample` takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def starts(self, seed: int) -> np.ndarray | None:
         """Where the chains start; the sampler's own choice if None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scored(self, draws: np.ndarray) -> np.ndarray:
         """Draws (chain, draw, k) of the scored parameters, from those of the vector."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def nutpie_model(self):
         """The problem as nutpie takes it, and the names of its variables."""
-        raise NotImplementedError
 
     def mjhmc(self, seed: int, draws: int, tune: int, **options) -> tuple[Run, mj.Result]:
         with warnings.catch_warnings():
