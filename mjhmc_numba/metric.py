@@ -18,8 +18,8 @@ class Metric:
     r"""Inverse mass :math:`S (I + U^\top \mathrm{diag}(\lambda - 1) U) S`, S = diag(scale).
 
     It should resemble the covariance of the target, and the centre its mean, which only the
-    harmonic integrator uses. `whiten` maps a position into the space where the kinetic energy
-    is isotropic.
+    harmonic integrator and the rotation use. `whiten` maps a position into the space where the
+    kinetic energy is isotropic.
 
     Parameters
     ----------

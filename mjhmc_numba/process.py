@@ -79,7 +79,7 @@ class Process:
             (chain.move_process, (state, x)),
             (chain.settle_process, (state,)),
             (chain.restart_process, (state,)),
-            (chain.probe_step, (state, x, x, 0.0, 1, False, 0.0)),
+            (chain.probe_step, (state, x, x, 0.0, 1, 0, 0.0)),
             (chain.run_ticks, (state, draws, stats)),
         ):
             entry.compile(tuple(typeof(argument) for argument in arguments))
@@ -98,7 +98,7 @@ class Process:
             refresh_rate=tuned.refresh_rate,
             draw_interval=tuned.draw_interval,
             stages=INTEGRATORS[tuned.integrator][0],
-            harmonic=INTEGRATORS[tuned.integrator][1],
+            motion=INTEGRATORS[tuned.integrator][1],
             step_jitter=settings.step_jitter,
             refresh_jitter=settings.refresh_jitter,
             refresh_alpha=settings.refresh_alpha,

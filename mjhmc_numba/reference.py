@@ -229,6 +229,8 @@ class ReferenceProcess:
 
     def _L(self, start: Rung, side: int, level: int) -> Rung:
         """L (side = +1) or its inverse (-1), in steps that are halved `level` times."""
+        if self.tuned.integrator == "rotation":
+            return self._rotated(start, side * self.tuned.num_steps * self.step_size)
         kicks, drifts = _KICKS[self.tuned.integrator], _DRIFTS[self.tuned.integrator]
         h = side * len(drifts) * self.step_size / 2**level
         x, v, grad, logp = start.x, start.v, start.grad, start.logp
@@ -242,6 +244,12 @@ class ReferenceProcess:
             v = v + kicks[-1] * h * self._force(x, grad)
         return Rung(x, v, grad, logp, self._energy(logp, v))
 
+    def _rotated(self, start: Rung, angle: float) -> Rung:
+        """All steps of a rung at once, without kicks."""
+        x, v = self._drift(angle, start.x, start.v)
+        logp, grad = self._evaluate(x)
+        return Rung(x, v, grad, logp, self._energy(logp, v))
+
     def _force(self, x: np.ndarray, grad: np.ndarray) -> np.ndarray:
         """What the kicks follow: all of the gradient, or what the rotation leaves of it."""
         if self.tuned.integrator == "harmonic":
@@ -249,8 +257,8 @@ class ReferenceProcess:
         return grad
 
     def _drift(self, t: float, x: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Straight motion, or (harmonic) exact motion in the Gaussian :math:`N(m, M^{-1})`."""
-        if self.tuned.integrator != "harmonic":
+        r"""Straight motion, or exact motion in the Gaussian :math:`N(m, M^{-1})`."""
+        if self.tuned.integrator not in ("harmonic", "rotation"):
             return x + t * (self.inverse_mass @ v), v
         away = x - self.tuned.metric.centre
         turned = math.cos(t) * away + math.sin(t) * (self.inverse_mass @ v)

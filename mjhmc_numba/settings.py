@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,24 +15,39 @@ import numpy as np
 
 from mjhmc_numba.balancing import Balancing, resolve_rates
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.kernel.layout import CLOCK_POISSON, CLOCK_REGULAR, COMPETING, THINNING
+from mjhmc_numba.kernel.layout import (
+    CLOCK_POISSON,
+    CLOCK_REGULAR,
+    COMPETING,
+    HARMONIC,
+    ROTATION,
+    STRAIGHT,
+    THINNING,
+)
 from mjhmc_numba.metric import Metric
 
 __all__ = ["INTEGRATORS", "Settings", "Tuned"]
 
-# Gradients a step, and whether the drift is a rotation about the metric's centre.
+# Gradients a step, and the motion between its kicks.
 INTEGRATORS = {
-    "leapfrog": (1, False),
-    "two_stage": (2, False),
-    "three_stage": (3, False),
-    "harmonic": (1, True),
+    "leapfrog": (1, STRAIGHT),
+    "two_stage": (2, STRAIGHT),
+    "three_stage": (3, STRAIGHT),
+    "harmonic": (1, HARMONIC),
+    "rotation": (1, ROTATION),
 }
 
 # For a tuned step size.
 STEP_JITTER = 0.15
 REFINE_LEVELS = 5
 LARGEST_LEVEL = 16
-REFINE_THRESHOLDS = {"leapfrog": 8.0, "two_stage": 8.0, "three_stage": 8.0, "harmonic": 2.0}
+REFINE_THRESHOLDS = {
+    "leapfrog": 8.0,
+    "two_stage": 8.0,
+    "three_stage": 8.0,
+    "harmonic": 2.0,
+    "rotation": math.inf,  # in smaller steps it would go to the same place
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +60,7 @@ class Settings:
     num_steps : integrator steps M between two rungs of the ladder
     refresh_rate : momentum refreshes per unit of system time, the paper's beta
     draw_interval : system time between two draws
-    integrator : "auto", "leapfrog", "two_stage", "three_stage" or "harmonic"
+    integrator : "auto", "leapfrog", "two_stage", "three_stage", "harmonic" or "rotation"
     rates : "metropolis", "barker", "sqrt" (the paper's), or a balancing function g(t)
     rates_bound : the largest value of a balancing function given as a function
     clock : "regular", or "poisson", the Markov jump process itself; None: regular where g is
@@ -60,7 +76,7 @@ class Settings:
     refine_levels : how many times a rung is halved where the energy error is large; None: 0
         for a given step size, else 5
     refine_threshold : energy error above which it is; None: 2 for the harmonic integrator,
-        which is lost far from the centre without it, else 8
+        which is lost far from the centre without it, never for the rotation, else 8
     max_jumps, max_gradients : a draw that costs more is cut short, counted and warned of
     """
 

@@ -57,7 +57,7 @@ def restart_process(state):
 
 
 @kernel_jit
-def probe_step(state, x, grad, logp, stages, harmonic, step_size):
+def probe_step(state, x, grad, logp, stages, motion, step_size):
     """One integrator step from x with a fresh momentum; moves nothing.
 
     `grad` and `logp` belong to x. Returns (raised, energy error, log density gained); the error
@@ -68,10 +68,10 @@ def probe_step(state, x, grad, logp, stages, harmonic, step_size):
     copy_vector(x, end_x)
     copy_vector(grad, end_grad)
     energy = total_energy(logp, draw_momentum(p, end_v))
-    usual_stages, usual_harmonic = p.stages, p.harmonic
-    p.stages, p.harmonic = stages, harmonic
+    usual_stages, usual_motion = p.stages, p.motion
+    p.stages, p.motion = stages, motion
     raised, end_logp = integrate(p, step_size, 1, end_x, end_v, end_grad)
-    p.stages, p.harmonic = usual_stages, usual_harmonic
+    p.stages, p.motion = usual_stages, usual_motion
     if raised or end_logp == -math.inf:
         return raised, math.inf, -math.inf
     end_energy = total_energy(end_logp, kinetic_energy(p, end_v, scratch(p, 0)))

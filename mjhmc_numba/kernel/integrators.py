@@ -19,13 +19,17 @@ that the metric describes, :math:`N(m, M^{-1})`: a rotation by the angle h about
 the remaining force :math:`\nabla\log\pi(x) + M (x - m)` alone. On a target that is nearly
 that Gaussian it makes almost no energy error at any step size, and an angle of a quarter turn
 forgets the start (splitting as in Shahbaba et al. 2014, Stat. Comput. 24, 339).
+
+The *rotation* is that motion without any kick: the gradient is not asked where to go. It is for
+targets with a fine structure whose gradient says nothing of the large one; the energy error is
+then that of the Gaussian, at any angle, and one evaluation does for all steps of a rung.
 """
 
 import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import evaluate
-from mjhmc_numba.kernel.layout import scratch, vector
+from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, scratch, vector
 from mjhmc_numba.kernel.metric import pull_to_centre, velocity
 
 # Blanes, Casas and Sanz-Serna (2014), SIAM J. Sci. Comput. 36, A1556.
@@ -107,14 +111,24 @@ def _integrate_harmonic(p, step_size, num_steps, x, v, grad):
 
 
 @kernel_jit
+def _integrate_rotation(p, angle, x, v, grad):
+    pull = scratch(p, 5)
+    pull_to_centre(p, x, pull)
+    rotate(p, angle, x, v, pull)
+    return evaluate(p, x, grad)
+
+
+@kernel_jit
 def integrate(p, step_size, num_steps, x, v, grad):
     """Apply the integrator `num_steps` times to (x, v, grad), in place.
 
     Returns (raised, logp); logp is -inf as soon as the path has left the support, and the rest
     of it is not walked.
     """
-    if p.harmonic != 0:
+    if p.motion == HARMONIC:
         return _integrate_harmonic(p, step_size, num_steps, x, v, grad)
+    if p.motion == ROTATION:
+        return _integrate_rotation(p, num_steps * step_size, x, v, grad)
     h = p.stages * step_size
     logp = -math.inf
     for _ in range(num_steps):

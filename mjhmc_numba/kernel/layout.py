@@ -21,6 +21,7 @@ FINISHED, DENSITY_RAISED, INTERRUPTED, RECORD_FULL = 0, 1, 2, 3
 # Clocks, and ways to simulate.
 CLOCK_REGULAR, CLOCK_POISSON = 0, 1
 THINNING, COMPETING = 0, 1
+STRAIGHT, HARMONIC, ROTATION = 0, 1, 2  # between kicks; the last has none
 
 # Set by Python: sizes, addresses, and the parameters that are frozen during a draw.
 SIZES = ("ndim", "capacity", "rank", "record_capacity")
@@ -38,7 +39,7 @@ ADDRESSES = (
     "stretch",  # (rank,): eigenvalue - 1
     "root",  # (rank,): eigenvalue**-1/2 - 1
     "shrink",  # (rank,): 1 / eigenvalue - 1
-    "centre",  # (ndim,): of the harmonic integrator's rotation
+    "centre",  # (ndim,): of the Gaussian that rotations are about
     "rng",  # (4,) words of the random stream
     "work",  # (WORK_ROWS, ndim) scratch
     "record_x",  # (record_capacity, ndim): visited states
@@ -48,7 +49,7 @@ ADDRESSES = (
 INTEGERS = (
     "num_steps",
     "stages",
-    "harmonic",
+    "motion",
     "rates",
     "clock",
     "method",

@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-__all__ = ["QUARTER_TURN", "Trajectory", "most_draws_per_refresh", "plan", "plan_turn"]
+__all__ = [
+    "QUARTER_TURN",
+    "Trajectory",
+    "most_draws_per_refresh",
+    "path_gradients",
+    "plan",
+    "plan_turn",
+    "plan_turns",
+]
 
 LENGTH = 1.9  # whitened length between refreshes, in units of the slowest scale
 FEWEST_RUNGS = 2.0
@@ -54,6 +62,17 @@ def plan_turn(step_size: float) -> Trajectory:
     """For the harmonic integrator: refresh after about a quarter turn, a draw at each refresh."""
     rungs = float(max(1, round(QUARTER_TURN / step_size)))
     return Trajectory(1, 1.0 / rungs, rungs)
+
+
+def plan_turns(step_size: float, turns: int) -> Trajectory:
+    """For the rotation: a refresh after each quarter turn, a draw after several."""
+    rungs = float(max(1, round(QUARTER_TURN / step_size)))
+    return Trajectory(1, 1.0 / rungs, turns * rungs)
+
+
+def path_gradients(step_size: float, slowest: float) -> float:
+    """Gradients between two refreshes, if nothing bounds them."""
+    return LENGTH * slowest / step_size
 
 
 def most_draws_per_refresh(ndim: int) -> float:

@@ -12,6 +12,7 @@ from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
+from mjhmc_numba.warmup import rotation
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
@@ -22,23 +23,36 @@ from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,
     QUARTER_TURN,
     most_draws_per_refresh,
+    path_gradients,
     plan,
     plan_turn,
+    plan_turns,
 )
 
 __all__ = ["Recipe", "Tuner", "first_guess"]
 
-_SAVED = ("window", "in_window", "slowest", "draws_per_refresh", "cap")
+_SAVED = (
+    "window",
+    "in_window",
+    "slowest",
+    "draws_per_refresh",
+    "cap",
+    "turns",
+    "turned",
+    "paths_per_draw",
+)
 _ACCEPTANCE = STAT_NAMES.index("acceptance_rate")
 _REFRESHES = STAT_NAMES.index("n_R")
+_MOVES = [STAT_NAMES.index(name) for name in ("n_L", "n_F")]
+_REFINED = STAT_NAMES.index("n_refined")
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Constants of the warm-up; see DESIGN in the documentation for where they come from."""
 
-    target_accept: float = 0.8  # leapfrog
-    target_accept_stages: float = 0.9  # two- and three-stage
+    target_accept: float = 0.75  # leapfrog
+    target_accept_stages: float = 0.85  # two- and three-stage
     target_accept_harmonic: float = 0.85
     keep_share: float = 0.6  # of the draws so far that a metric is made from
     low_rank_from: int = 16  # draws; a diagonal is used before
@@ -64,6 +78,10 @@ class Recipe:
     leapfrog_above: float = 0.65  # step size / slowest scale from which leapfrog is kept
     three_stage_below: float = 0.3
     longest_stages_step: float = 1.4  # length of a two- or three-stage step / slowest scale
+    rough_from: float = 20.0  # gradients a draw from which a rotation is thought of
+    rough_gain: float = 2.0  # it must be worth as many times its gradients
+    rotation_accept: tuple = (0.15, 0.25)  # least acceptance while it is tried, and in the end
+    longest_stay: tuple = (200.0, 20.0)  # moves for which a draw may hold it, at most
 
 
 def first_guess(settings: Settings, ndim: int) -> Tuned:
@@ -107,6 +125,9 @@ class Tuner:
         self.slowest = 1.0
         self.draws_per_refresh = most_draws_per_refresh(self.ndim)
         self.cap = self.recipe.first_cap
+        self.turns = 1
+        self.turned = 0
+        self.paths_per_draw = 1.0
         self.averaging = step_tuner.init(1.0)
         self._acceptance: list[float] = []
 
@@ -114,7 +135,7 @@ class Tuner:
 
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
-        tuned = process.tuned
+        tuned = self._without_rotation(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
             tuned = tuned.replace(metric=metric_tuner.first(process.grad))
             process.configure(tuned)
@@ -164,7 +185,7 @@ class Tuner:
             return
         self.history.append(process.x, process.grad, process.logp)
         if math.isfinite(stats[_ACCEPTANCE]):
-            self._acceptance.append(stats[_ACCEPTANCE])
+            self._acceptance.append(self._unrefined_acceptance(process, stats))
         # A new step size counts from a refresh on, so that is when it is worth a change.
         if stats[_REFRESHES] > 0 and self._acceptance and self.settings.step_size is None:
             acceptance = float(np.mean(self._acceptance))
@@ -173,8 +194,18 @@ class Tuner:
             process.set_step_size(self._bounded(process.tuned, math.exp(self.averaging.log_step)))
             self._acceptance.clear()
         self.in_window += 1
+        self.turned += process.tuned.integrator == "rotation"
         if self.in_window == self.plan[self.window].draws:
             self._end_window(process)
+        elif self.turned > 0 and not self.plan[self.window].is_final:
+            self._follow_rotation(process)
+
+    def _unrefined_acceptance(self, process: Process, stats: np.ndarray) -> float:
+        """A refined rung counts as not accepted: any step size does well that is refined enough."""
+        looks = process.tuned.draw_interval * self.settings.balancing.bound
+        if not math.isfinite(looks):
+            looks = max(stats[_MOVES].sum(), 1.0)
+        return max(stats[_ACCEPTANCE] - stats[_REFINED] / looks, 0.0)
 
     def _end_window(self, process: Process) -> None:
         window = self.plan[self.window]
@@ -190,22 +221,31 @@ class Tuner:
             return
         self.cap = min(self.cap * self.recipe.cap_growth, self.recipe.largest_cap)
         x, grad, logp = self.history.stationary_part(window.draws, self.recipe.keep_share)
+        used = tuned.metric
+        tuned = self._without_rotation(tuned)
         if self.settings.fixed_metric(self.ndim) is None:
             tuned = self._with_new_metric(process, tuned, x, grad)
         if len(x) >= self.recipe.low_rank_from:
             scale = metric_tuner.slowest_scale(tuned.metric, x, grad)
             self.slowest = max(scale, self.recipe.shortest_scale)
-        if self.window > self.recipe.long_windows:
+        if self.window > self.recipe.long_windows and not self.turned:
             self._heed_mixing(x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, x, grad, logp)
+        if self.window > self.recipe.long_windows:
+            last = self.plan[self.window].is_final
+            tuned = self._with_rotation(tuned, used, x, logp, last=last)
+        if tuned.integrator != "rotation":
+            self.turned = 0
         self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
 
     def _heed_mixing(self, x, tuned: Tuned) -> None:
         """Where draws a refresh apart are alike the chain creeps: give it longer to learn."""
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
-        if slowness(x, lag) > self.recipe.slow:
+        alike = slowness(x, lag)
+        self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
+        if alike > self.recipe.slow:
             self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
 
     def _estimate(self, x, grad, cutoff: float) -> Metric:
@@ -254,6 +294,69 @@ class Tuner:
             if accepted >= recipe.harmonic_accept and lost <= recipe.harmonic_lost:
                 return tuned.replace(integrator="harmonic", step_size=angle)
         return None
+
+    def _without_rotation(self, tuned: Tuned) -> Tuned:
+        """Leapfrog in its place, which finds the way from anywhere and learns from gradients."""
+        if tuned.integrator != "rotation" or self.settings.step_size is not None:
+            return tuned
+        return tuned.replace(integrator="leapfrog")
+
+    def _with_rotation(self, tuned: Tuned, used: Metric, x, logp, *, last: bool) -> Tuned:
+        """The rotation about the Gaussian of the draws, if it is wanted or pays.
+
+        It is tried in the middle of the warm-up: the newest draws may have been made with it and
+        the Gaussian `used`. A wide one finds what draws that crept have not seen; only one that
+        has found all is kept to the end.
+        """
+        settings = self.settings
+        free = settings.step_size is None and settings.fixed_metric(self.ndim) is None
+        wanted = settings.integrator == "rotation"
+        if not free or not (wanted or settings.integrator == "auto") or self.density_changes:
+            return tuned.replace(integrator="rotation") if wanted else tuned
+        enough = rotation.enough(self.ndim)
+        if self.turned:  # its draws are better ones than those from before
+            n = max(self.turned, enough // 2)
+            x, logp = x[-n:], logp[-n:]
+        covered = self.turned >= enough and rotation.covers(used, x)
+        tells = rotation.moves(x) if self.turned else len(x) >= enough
+        if not wanted and (not tells or (last and not covered)):
+            return tuned
+        guide = self._guide(x, logp, rotation.WIDENED if covered else rotation.wide(self.ndim))
+        pays = guide is not None and self._rotation_pays(guide, tuned, final=covered)
+        return self._rotating(tuned, guide) if pays or (wanted and guide is not None) else tuned
+
+    def _guide(self, x, logp, widened: float) -> rotation.Guide | None:
+        return rotation.fit(x, logp, widened, diagonal=self.settings.metric == "diag")
+
+    def _rotating(self, tuned: Tuned, guide: rotation.Guide) -> Tuned:
+        self.turns, self.turned = guide.turns, 0
+        return tuned.replace(integrator="rotation", step_size=QUARTER_TURN, metric=guide.metric)
+
+    def _follow_rotation(self, process: Process) -> None:
+        """Where its Gaussian has not found all of the target, rotate about a wider one."""
+        enough = rotation.enough(self.ndim)
+        left = self.plan[self.window].draws - self.in_window
+        if self.turned % (enough // 2) or left < enough // 2:
+            return
+        x, _, logp = self.history.newest(min(self.turned, enough))
+        if rotation.covers(process.tuned.metric, x):
+            return
+        guide = self._guide(x, logp, rotation.wide(self.ndim))
+        if guide is not None and self._rotation_does(guide, final=False):
+            self._configure(process, self._rotating(process.tuned, guide))
+
+    def _rotation_pays(self, guide: rotation.Guide, tuned: Tuned, *, final: bool) -> bool:
+        """Where a draw costs many gradients now, far more than it would then."""
+        gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
+        if tuned.integrator == "harmonic" or gradients < self.recipe.rough_from:
+            return False
+        cheaper = self.recipe.rough_gain * guide.turns <= gradients
+        return cheaper and self._rotation_does(guide, final=final)
+
+    def _rotation_does(self, guide: rotation.Guide, *, final: bool) -> bool:
+        """Whether it moves often enough and is nowhere stuck for long."""
+        accepts = guide.acceptance >= self.recipe.rotation_accept[final]
+        return accepts and guide.longest_stay <= self.recipe.longest_stay[final]
 
     def _try_stages(self, process: Process, tuned: Tuned, points) -> Tuned:
         """Leapfrog, or a two- or three-stage integrator where steps are short and it accepts
@@ -309,6 +412,8 @@ class Tuner:
     ) -> Tuned:
         if tuned.integrator == "harmonic":
             path = plan_turn(tuned.step_size)
+        elif tuned.integrator == "rotation":
+            path = plan_turns(tuned.step_size, self.turns)
         else:
             path = plan(
                 tuned.step_size,
@@ -360,12 +465,16 @@ class Tuner:
         if undecided and self.history.total >= self.recipe.trials:
             n = self.plan[self.window].draws
             x, grad, logp = self.history.stationary_part(n, self.recipe.keep_share)
+            used, tuned = tuned.metric, self._without_rotation(tuned)
             tuned = self._choose_integrator(process, tuned, x, grad, logp)
+            tuned = self._with_rotation(tuned, used, x, logp, last=True)
         self.window = len(self.plan)
         self._freeze(process, tuned)
 
     def _bounded(self, tuned: Tuned, step: float) -> float:
         """A step size that is not longer than makes sense for the integrator."""
+        if tuned.integrator == "rotation":
+            return QUARTER_TURN
         if tuned.integrator == "harmonic" and self.settings.integrator == "auto":
             return min(max(step, self.recipe.shortest_angle), QUARTER_TURN)
         if tuned.integrator == "harmonic":

@@ -31,7 +31,13 @@ METRICS = {
     "dense": dense_metric(NDIM),
 }
 # Long enough for flips and refinement; at the edge of stability rounding would grow without end.
-STEP_SIZES = {"leapfrog": 0.6, "two_stage": 0.5, "three_stage": 0.4, "harmonic": 0.6}
+STEP_SIZES = {
+    "leapfrog": 0.6,
+    "two_stage": 0.5,
+    "three_stage": 0.4,
+    "harmonic": 0.6,
+    "rotation": 0.6,
+}
 BOUNDED = {"metropolis": {}, "barker": {}, own_bounded_g: {"rates_bound": 1.0}}
 SIMULATIONS = [
     {"rates": rates, **bound, **way}

@@ -1,0 +1,104 @@
+r"""Whether a Gaussian of the target's own moments does as a guide: the rotation about it.
+
+A quarter turn with a fresh momentum is a draw of that Gaussian q, wherever it begins. What the
+draws of the warm-up say of :math:`w = \log\pi - \log q` tells all about such moves before one
+is made: how many are accepted, and how long the chain would stay where it is stuck most.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.metric import Metric
+
+__all__ = ["WIDENED", "Guide", "covers", "enough", "fit", "moves", "wide"]
+
+FEWEST_DRAWS, DRAWS_PER_DIMENSION = 50, 25
+# Too wide a Gaussian wastes moves; too narrow a one leaves the chain stuck in the tails. A chain
+# that has seen only a part of the target finds the rest with a wide one.
+WIDENED = 1.25
+WIDER_VOLUME = 4.0
+COVERED = 0.9  # standard deviation of draws, in units of the Gaussian they were made with
+DISTINCT = 0.35  # share of draws that are not the one before again
+
+
+class Guide(NamedTuple):
+    """A Gaussian to rotate about.
+
+    Attributes
+    ----------
+    metric : its covariance and centre
+    acceptance : of a quarter turn, on average
+    longest_stay : moves until the draw that is hardest to leave would be left
+    """
+
+    metric: Metric
+    acceptance: float
+    longest_stay: float
+
+    @property
+    def turns(self) -> int:
+        """Moves that are worth an independent draw."""
+        return max(1, round((2.0 - self.acceptance) / self.acceptance))
+
+
+def enough(ndim: int) -> int:
+    """Draws that tell a Gaussian; half of them do while it grows."""
+    return max(FEWEST_DRAWS, DRAWS_PER_DIMENSION * ndim)
+
+
+def covers(metric: Metric, x: np.ndarray) -> bool:
+    """Whether a Gaussian has found all of the target: in every direction it is wider than the
+    draws that were made with it, and these were not stuck.
+    """
+    if not moves(x):
+        return False
+    y = metric.whiten(x - x.mean(axis=0))
+    return bool(np.linalg.eigvalsh(y.T @ y / len(y))[-1] < COVERED**2)
+
+
+def moves(x: np.ndarray) -> bool:
+    """Whether most draws differ from the one before."""
+    return bool(np.mean(np.any(np.diff(x, axis=0) != 0, axis=1)) > DISTINCT)
+
+
+def wide(ndim: int) -> float:
+    """The factor by which a Gaussian is widened that is to find more of the target."""
+    return max(WIDENED, WIDER_VOLUME ** (1.0 / max(ndim, 2)))
+
+
+def fit(
+    x: np.ndarray, logp: np.ndarray, widened: float = WIDENED, *, diagonal: bool = False
+) -> Guide | None:
+    """The Gaussian of the draws' moments, widened, or None where they tell too little.
+
+    Parameters
+    ----------
+    x, logp : (n, d) draws and their log densities (n,)
+    widened : factor of the standard deviations
+    diagonal : leave correlations out
+    """
+    n, d = x.shape
+    if n < enough(d) // 2:
+        return None
+    centred = x - x.mean(axis=0)
+    try:
+        if diagonal:
+            metric = Metric.diagonal(widened**2 * np.mean(centred**2, axis=0))
+        else:
+            metric = Metric.dense(widened**2 * (centred.T @ centred) / n)
+    except SettingsError:  # draws that do not move in all directions
+        return None
+    w = logp + 0.5 * np.sum(metric.whiten(centred) ** 2, axis=1)
+    w = np.sort(w - w.mean())
+    inverse = np.exp(-np.maximum(w, -500.0))
+    # Draws are of pi, proposals of q = pi e^-w: acceptance is E min(e^-w, e^-w') / E e^-w over
+    # pairs of draws; in this order each is the smaller one of the pairs with all before it.
+    pairs = np.arange(n) / (0.5 * n * (n - 1))
+    acceptance = float(np.sum(pairs * inverse) / np.mean(inverse))
+    longest = float(math.exp(min(w[-1], 500.0)) * np.mean(inverse))
+    return Guide(metric.centred(x.mean(axis=0)), acceptance, longest)
