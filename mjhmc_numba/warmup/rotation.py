@@ -1,8 +1,9 @@
 r"""Whether a Gaussian of the target's own moments does as a guide: the rotation about it.
 
 A quarter turn with a fresh momentum is a draw of that Gaussian q, wherever it begins. What the
-draws of the warm-up say of :math:`w = \log\pi - \log q` tells all about such moves before one
-is made: how many are accepted, and how long the chain would stay where it is stuck most.
+draws of the warm-up say of :math:`w = \log\pi - \log q` tells of such moves before one is made:
+how many are accepted (too many, if q is much wider than the draws), how long the chain would
+stay where it is stuck most, and whether there may be far worse places than were seen.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ class Guide(NamedTuple):
     metric : its covariance and centre
     acceptance : of a quarter turn, on average
     longest_stay : moves until the draw that is hardest to leave would be left
+    tail : index of the tail of pi / q (Hill's estimate); from 1/2 on its variance is infinite
     """
 
     metric: Metric
     acceptance: float
     longest_stay: float
+    tail: float
 
     @property
     def turns(self) -> int:
@@ -101,4 +104,6 @@ def fit(
     pairs = np.arange(n) / (0.5 * n * (n - 1))
     acceptance = float(np.sum(pairs * inverse) / np.mean(inverse))
     longest = float(math.exp(min(w[-1], 500.0)) * np.mean(inverse))
-    return Guide(metric.centred(x.mean(axis=0)), acceptance, longest)
+    largest = w[-max(n // 10, 5) :]
+    tail = float(np.mean(largest - largest[0]))
+    return Guide(metric.centred(x.mean(axis=0)), acceptance, longest, tail)

@@ -20,7 +20,9 @@ FEWEST_RUNGS = 2.0
 RUNGS = 6.0  # rungs between refreshes
 MAX_RUNGS = 64.0
 MAX_STEPS = 256
-DRAWS_PER_REFRESH = 1.0
+# A path of so many gradients is worth one more draw: fast directions turn many times on it, and
+# its ends tell little of how far they go.
+LONG, VERY_LONG = 8.0, 32.0
 QUARTER_TURN = math.pi / 2  # a rotation by it forgets where it began
 
 
@@ -38,7 +40,7 @@ def plan(
     slowest: float,
     max_gradients: float,
     min_rungs: float = FEWEST_RUNGS,
-    draws_per_refresh: float = DRAWS_PER_REFRESH,
+    draws_per_refresh: float | None = None,
 ) -> Trajectory:
     """Rungs that divide the length between refreshes, which costs at most `max_gradients`.
 
@@ -49,12 +51,15 @@ def plan(
     slowest : standard deviation of the slowest whitened direction
     max_gradients : bound on the gradients of a length
     min_rungs : at least so many rungs between refreshes
-    draws_per_refresh : draws in the time between refreshes
+    draws_per_refresh : draws in the time between refreshes; None: 1, more on a long path
     """
     length = min(LENGTH * slowest, max_gradients * step_size)
     num_steps = min(max(1, round(length / (RUNGS * step_size * stages))), MAX_STEPS)
     rungs = float(round(length / (num_steps * step_size * stages)))
     rungs = max(min(rungs, MAX_RUNGS), min_rungs)
+    if draws_per_refresh is None:
+        gradients = length / step_size
+        draws_per_refresh = 1.0 + (gradients >= LONG) + (gradients >= VERY_LONG)
     return Trajectory(int(num_steps), 1.0 / rungs, rungs / draws_per_refresh)
 
 

@@ -19,7 +19,6 @@ from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
 from mjhmc_numba.warmup.mixing import slowness
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.trajectory import (
-    DRAWS_PER_REFRESH,
     FEWEST_RUNGS,
     QUARTER_TURN,
     most_draws_per_refresh,
@@ -82,6 +81,7 @@ class Recipe:
     rough_gain: float = 2.0  # it must be worth as many times its gradients
     rotation_accept: tuple = (0.15, 0.25)  # least acceptance while it is tried, and in the end
     longest_stay: tuple = (200.0, 20.0)  # moves for which a draw may hold it, at most
+    heaviest_tail: tuple = (math.inf, 0.5)
 
 
 def first_guess(settings: Settings, ndim: int) -> Tuned:
@@ -355,8 +355,12 @@ class Tuner:
 
     def _rotation_does(self, guide: rotation.Guide, *, final: bool) -> bool:
         """Whether it moves often enough and is nowhere stuck for long."""
-        accepts = guide.acceptance >= self.recipe.rotation_accept[final]
-        return accepts and guide.longest_stay <= self.recipe.longest_stay[final]
+        recipe = self.recipe
+        return (
+            guide.acceptance >= recipe.rotation_accept[final]
+            and guide.longest_stay <= recipe.longest_stay[final]
+            and guide.tail <= recipe.heaviest_tail[final]
+        )
 
     def _try_stages(self, process: Process, tuned: Tuned, points) -> Tuned:
         """Leapfrog, or a two- or three-stage integrator where steps are short and it accepts
@@ -408,7 +412,7 @@ class Tuner:
         self,
         tuned: Tuned,
         min_rungs: float = FEWEST_RUNGS,
-        draws_per_refresh: float = DRAWS_PER_REFRESH,
+        draws_per_refresh: float | None = None,
     ) -> Tuned:
         if tuned.integrator == "harmonic":
             path = plan_turn(tuned.step_size)

@@ -207,6 +207,13 @@ MUTANTS = (
         "        kick(0.5 * step_size, v, grad)\n    return False, logp",
         INTEGRATORS,
     ),
+    Mutant(
+        "rotation of one step for all of a rung",
+        "kernel/integrators.py",
+        "_integrate_rotation(p, num_steps * step_size, x, v, grad)",
+        "_integrate_rotation(p, step_size, x, v, grad)",
+        INTEGRATORS,
+    ),
     # The ladder.
     Mutant(
         "backward L a step short",

@@ -1,0 +1,151 @@
+"""The Gaussian that a rotation turns about: what the draws tell of it, and when it is used."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import mjhmc_numba as mj
+from mjhmc_numba import targets
+from mjhmc_numba.metric import Metric
+from mjhmc_numba.warmup import rotation
+
+
+def draws_of(target, seed, n):
+    x = target.draw(np.random.default_rng(seed), n)
+    return x, np.array([target.logp(row) for row in x])
+
+
+def accepted(target, guide, x, logp, seed):
+    """Acceptance probabilities of moves to independent draws of the Gaussian."""
+    rng = np.random.default_rng(seed)
+    metric = guide.metric
+    y = metric.centre + metric.unwhiten(rng.normal(size=x.shape))
+    logp_y = np.array([target.logp(row) for row in y])
+
+    def log_q(z):
+        return -0.5 * np.sum(metric.whiten(z - metric.centre) ** 2, axis=1)
+
+    return np.exp(np.minimum(0.0, logp_y - log_q(y) - logp + log_q(x)))
+
+
+@pytest.mark.parametrize("widened", [1.25, 2.0])
+@pytest.mark.parametrize(
+    "target", [targets.rough_well(), targets.banana(2, 1.0, 0.3), targets.log_gamma(2.0, 3)]
+)
+def test_acceptance_is_foreseen_from_draws_alone(target, widened, seeds):
+    x, logp = draws_of(target, seeds(160), 4000)
+    guide = rotation.fit(x, logp, widened)
+    simulated = accepted(target, guide, x, logp, seeds(161)).mean()
+    # Draws tell nothing of moves to where they have not been: the wider, the more is hoped for.
+    assert guide.acceptance == pytest.approx(simulated, rel=0.15 if widened < 1.5 else 0.6)
+
+
+def test_ripples_are_bounded_and_heavy_tails_are_not(seeds):
+    longest = {}
+    for name, target in {
+        "ripples": targets.rough_well(),
+        "tails": targets.student_t(3.0, 2),
+    }.items():
+        longest[name] = rotation.fit(*draws_of(target, seeds(162), 4000)).longest_stay
+    assert longest["ripples"] < 20 < longest["tails"]
+
+
+def test_the_longest_stay_is_that_of_the_draw_that_is_hardest_to_leave(seeds):
+    target = targets.log_gamma(2.0, 1)
+    x, logp = draws_of(target, seeds(163), 500)
+    guide = rotation.fit(x, logp)
+    stays = 1 / np.array(
+        [
+            accepted(target, guide, np.tile(row, (500, 1)), np.full(500, f), seeds(164, k)).mean()
+            for k, (row, f) in enumerate(zip(x, logp, strict=True))
+        ]
+    )
+    assert guide.longest_stay == pytest.approx(stays.max(), rel=0.25)
+
+
+def test_too_few_draws_or_draws_in_a_plane_tell_nothing(seeds):
+    rng = np.random.default_rng(seeds(165))
+    x = rng.normal(size=(400, 3))
+    assert rotation.fit(x, np.zeros(400)) is not None
+    assert rotation.fit(x[:30], np.zeros(30)) is None
+    x[:, 2] = 1.0
+    assert rotation.fit(x, np.zeros(400)) is None
+    assert rotation.fit(x, np.zeros(400), diagonal=True) is None
+
+
+def test_a_diagonal_guide_leaves_correlations_out(seeds):
+    x, logp = draws_of(targets.correlated_gaussian([[1.0, 0.9], [0.9, 1.0]]), seeds(166), 500)
+    assert rotation.fit(x, logp).metric.rank == 2
+    diagonal = rotation.fit(x, logp, diagonal=True)
+    assert diagonal.metric.rank == 0
+    assert diagonal.acceptance < 0.8 * rotation.fit(x, logp).acceptance
+
+
+def test_a_gaussian_covers_draws_that_are_narrower_and_moved(seeds):
+    rng = np.random.default_rng(seeds(167))
+    x = rng.normal(size=(300, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    covariance = np.cov(x.T)
+    assert rotation.covers(Metric.dense(1.25**2 * covariance), x)
+    assert not rotation.covers(Metric.dense(1.05**2 * covariance), x)
+    # Wide enough along the axes only.
+    assert not rotation.covers(Metric.diagonal(0.8 * np.diag(covariance)), x)
+    stuck = np.repeat(x[:30], 10, axis=0)
+    assert not rotation.covers(Metric.dense(4 * covariance), stuck)
+
+
+def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):
+    target = targets.rough_well()
+    result = mj.sample(target, seed=seeds(168), tune=1000, draws=2000, chains=6, progress=False)
+    turning = [tuned.integrator == "rotation" for tuned in result.settings]
+    assert np.mean(turning) >= 0.5
+    x = result.draws[np.array(turning)] / np.sqrt(target.variance)
+    # From start points near 0 the ripples would hide the well: its width is 100 times theirs.
+    assert np.abs(x.std(axis=1) - 1).max() < 0.2
+    assert np.abs(x.mean(axis=1)).max() < 0.25
+
+
+@pytest.mark.parametrize("metric", ["low_rank", "diag"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        targets.student_t(3.0, 2),
+        targets.funnel(3),
+        targets.banana(2, 1.0, 2.0),
+        targets.correlated_gaussian([[1.0, 0.999], [0.999, 1.0]]),
+    ],
+    ids=lambda target: target.name,
+)
+def test_no_smooth_target_is_turned_in(target, metric, seeds):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mj.SamplingWarning)
+        result = mj.sample(target, seed=seeds(169), metric=metric, draws=10, progress=False)
+    assert all(tuned.integrator != "rotation" for tuned in result.settings)
+
+
+def test_a_rotation_that_is_asked_for_is_learnt_and_used(seeds):
+    target = targets.log_gamma([1.0, 3.0], 2)
+    result = mj.sample(target, seed=seeds(170), integrator="rotation", draws=4000, progress=False)
+    assert all(tuned.integrator == "rotation" for tuned in result.settings)
+    means = result.draws.mean(axis=1)
+    error = means.std(axis=0, ddof=1) / 2
+    assert np.all(np.abs(means.mean(axis=0) - target.mean) < 10 * error)
+
+
+def test_a_rotation_can_be_given_whole(seeds):
+    metric = Metric.diagonal([1.0, 4.0]).centred([1.0, -2.0])
+    result = mj.sample(
+        targets.gaussian([1.0, 2.0], [1.0, -2.0]),
+        seed=seeds(171),
+        integrator="rotation",
+        metric=metric,
+        step_size=np.pi / 2,
+        num_steps=1,
+        refresh_rate=1.0,
+        draw_interval=1.0,
+        tune=0,
+        draws=500,
+        progress=False,
+    )
+    assert result.stats["acceptance_rate"].min() > 1 - 1e-12
+    assert np.all(result.stats["n_steps"] == 1)
