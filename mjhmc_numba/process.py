@@ -181,6 +181,12 @@ class Process:
         self._raise(DENSITY_RAISED if raised else FINISHED)
         return error, gain
 
+    def evaluate(self, x) -> tuple[float, np.ndarray]:
+        """Log density and gradient at x, counted; moves nothing."""
+        self.state["n_steps"] += 1
+        self.state["all_gradients"] += 1
+        return self.target.logp_and_grad(x)
+
     def run(self, draws: np.ndarray, stats: np.ndarray) -> tuple[int, int]:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
         return chain.run_ticks(self.state, draws, stats)

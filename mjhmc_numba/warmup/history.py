@@ -6,11 +6,18 @@ import math
 
 import numpy as np
 
-__all__ = ["History"]
+__all__ = ["History", "far_below"]
 
 # Numbers kept of draws and as many of gradients: 4 MB each, but at least 64 draws.
 NUMBERS = 1 << 19
 FEWEST = 64
+
+
+def far_below(ndim: int) -> float:
+    """A difference of log densities that draws of one mode do not show: 10, and 10 standard
+    deviations of half a chi-square with as many degrees.
+    """
+    return 10 + 10 * math.sqrt(0.5 * ndim)
 
 
 class History:
@@ -34,6 +41,10 @@ class History:
         self._x[k], self._grad[k], self._logp[k] = x, grad, logp
         self.total += 1
 
+    def clear(self) -> None:
+        """Forget all draws."""
+        self.total = 0
+
     def newest(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The newest n draws (or as many as there are), gradients and log densities."""
         n = min(n, self.total, self.capacity)
@@ -44,12 +55,12 @@ class History:
         """The newest `share` of all draws, at least the last window, without the burn-in.
 
         Burn-in is all up to the last draw whose log density lies far below where the second
-        half of the window is: 10 and 10 standard deviations of a chi-square with d degrees.
+        half of the window is.
         """
         x, grad, logp = self.newest(self.capacity)
         n, d = x.shape
         recent = logp[-window:]
-        floor = np.quantile(recent[len(recent) // 2 :], 0.9) - 10 - 10 * math.sqrt(0.5 * d)
+        floor = np.quantile(recent[len(recent) // 2 :], 0.9) - far_below(d)
         low = np.flatnonzero(logp < floor)
         begin = low[-1] + 1 if low.size else 0
         begin = min(begin, n - max(8, window // 3))

