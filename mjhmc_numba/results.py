@@ -119,6 +119,8 @@ class Result:
             data = arviz.from_dict(groups, save_warmup=True)
         else:
             data = arviz.from_dict(**groups, save_warmup=True)
+        for group in groups:
+            data[group].coords["chain"] = self.chains  # ArviZ numbers them from 0 on
         for group in ("posterior", "sample_stats"):
             data[group].attrs.update(self._attributes())
         return data

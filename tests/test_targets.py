@@ -218,8 +218,8 @@ def test_density_compiles_where_no_cache_can_be_written(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return function
 
-    monkeypatch.setattr(targets, "njit", njit)
-    assert targets._density(math.sqrt) is math.sqrt
+    monkeypatch.setattr(targets.distribution, "njit", njit)
+    assert targets.distribution.compile_density(math.sqrt) is math.sqrt
     assert calls == [True, False]
 
 
@@ -328,12 +328,12 @@ def test_papers_experts_span_the_space_and_are_a_quarter_active():
 def test_experts_that_leave_a_direction_free_are_refused():
     filters, alpha = np.eye(3), np.array([1.0, 1.0, 0.5])
     with pytest.raises(ValueError, match="normalised"):
-        targets._product("improper", filters, alpha)
+        targets.experts._product("improper", filters, alpha)
     with pytest.raises(ValueError, match="positive"):
-        targets._product("repelling", filters, np.array([1.0, 1.0, -1.0]))
+        targets.experts._product("repelling", filters, np.array([1.0, 1.0, -1.0]))
     with pytest.raises(ValueError, match="normalised"):
         targets.product_of_experts(36, 20)
-    assert targets._product("proper", filters, np.array([1.0, 1.0, 0.51])).ndim == 3
+    assert targets.experts._product("proper", filters, np.array([1.0, 1.0, 0.51])).ndim == 3
 
 
 @pytest.mark.parametrize("prior", ["cauchy", "laplace"])

@@ -92,19 +92,18 @@ def _bars(ax, table, columns: Mapping[str, str], title: str) -> None:
 
 # -------------------------------------------------------------------- the samplers
 
+# Draws, tune, chains and cores have the same names everywhere: they are among the options. The
+# seed and the progress bar have not.
 
-def _mjhmc(model, *, draws, tune, chains, seed, cores, progressbar, **options) -> Run:
+
+def _mjhmc(model, *, seed, progressbar, **options) -> Run:
     if isinstance(model, Target):
-        return _mjhmc_alone(model, draws, tune, chains, seed, cores, progressbar, options)
+        return _mjhmc_alone(model, seed=seed, progress=progressbar, **options)
     began = time.perf_counter()
     compiled = compile_model(model)
     ready = time.perf_counter()
     sampling = compiled.sample(
-        draws,
-        tune,
-        chains,
         random_seed=seed,
-        cores=cores,
         progressbar=progressbar,
         compute_convergence_checks=False,
         blocking=False,
@@ -116,33 +115,20 @@ def _mjhmc(model, *, draws, tune, chains, seed, cores, progressbar, **options) -
     return Run(data, gradients["warmup"], gradients["draws"], ready - began, ended - ready)
 
 
-def _mjhmc_alone(target, draws, tune, chains, seed, cores, progressbar, options) -> Run:
+def _mjhmc_alone(target, **options) -> Run:
     began = time.perf_counter()
-    result = mjhmc_numba.sample(
-        target,
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        cores=cores,
-        seed=seed,
-        progress=progressbar,
-        **options,
-    )
+    result = mjhmc_numba.sample(target, **options)
     seconds = time.perf_counter() - began
     gradients = result.gradients
     return Run(result.to_arviz(), gradients["warmup"], gradients["draws"], 0.0, seconds)
 
 
-def _nuts(model, *, draws, tune, chains, seed, cores, progressbar, **options) -> Run:
+def _nuts(model, *, seed, progressbar, **options) -> Run:
     if isinstance(model, Target):
         model, options = model_of(model), {"compile_kwargs": {"mode": PYTHON_MODE}} | options
     began = time.perf_counter()
     with model:
         data = pm.sample(
-            draws,
-            tune=tune,
-            chains=chains,
-            cores=cores,
             random_seed=seed,
             progressbar=progressbar,
             nuts_sampler="pymc",  # PyMC 6 would take nutpie
@@ -153,15 +139,10 @@ def _nuts(model, *, draws, tune, chains, seed, cores, progressbar, **options) ->
     whole = time.perf_counter() - began
     seconds = data["posterior"].attrs["sampling_time"]
     # One gradient more a draw: PyMC evaluates the start of each trajectory again.
-    made = [
-        _gradients(data, "warmup_sample_stats") if tune else 0,
-        _gradients(data, "sample_stats"),
-    ]
-    made = [made[0] + tune * chains, made[1] + draws * chains]
-    return Run(data, *made, whole - seconds, seconds)
+    return Run(data, *_gradients(data, more=1), whole - seconds, seconds)
 
 
-def _nutpie(model, *, draws, tune, chains, seed, cores, progressbar, **options) -> Run:
+def _nutpie(model, *, seed, progressbar, **options) -> Run:
     import nutpie
 
     began = time.perf_counter()
@@ -170,20 +151,9 @@ def _nutpie(model, *, draws, tune, chains, seed, cores, progressbar, **options) 
     else:
         compiled = nutpie.compile_pymc_model(model, backend="numba")
     ready = time.perf_counter()
-    data = nutpie.sample(
-        compiled,
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        cores=cores,
-        seed=seed,
-        save_warmup=True,
-        progress_bar=progressbar,
-        **options,
-    )
+    data = nutpie.sample(compiled, seed=seed, progress_bar=progressbar, save_warmup=True, **options)
     ended = time.perf_counter()
-    made = [_gradients(data, group) for group in ("warmup_sample_stats", "sample_stats")]
-    return Run(data, *made, ready - began, ended - ready)
+    return Run(data, *_gradients(data), ready - began, ended - ready)
 
 
 def _nutpie_lowrank(model, **options) -> Run:
@@ -213,8 +183,14 @@ def _check_samplers(names) -> None:
         )
 
 
-def _gradients(data, group: str) -> int:
-    return int(np.sum(np.asarray(data[group]["n_steps"])))
+def _gradients(data, more: int = 0) -> list[int]:
+    """Gradients in the warm-up and after it: those counted, and `more` for each draw."""
+    made = []
+    for group in ("warmup_sample_stats", "sample_stats"):
+        # Without a warm-up there may be no such group.
+        steps = np.asarray(data[group]["n_steps"]) if group in data else np.zeros(0)
+        made.append(int(steps.sum()) + more * steps.size)
+    return made
 
 
 # ------------------------------------------------------------------------- scoring

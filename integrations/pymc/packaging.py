@@ -94,6 +94,9 @@ def to_arviz(
     coords = {**_coords_of_new_lengths(density), **options.pop("coords", {})}
     with data_in_model(density):
         data = pm.to_inference_data(trace, model=model, coords=coords, **options)
+    for group in data:
+        if "chain" in data[group].dims:  # PyMC numbers those that are there from 0 on
+            data[group].coords["chain"] = list(chains)
     for group in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats"):
         if group in data:
             data[group].attrs.update(attributes)

@@ -315,8 +315,9 @@ class MJHMC(BlockedStep):
 
     def _advice(self, row: list[float]) -> tuple[WarningType, str] | None:
         watch = self._watch
-        watch["draws"] += 1
-        if watch["draws"] <= ACCEPTANCE_DRAWS and self._acceptance == self._acceptance:
+        is_known = self._acceptance == self._acceptance  # something was tried
+        if is_known and watch["draws"] < ACCEPTANCE_DRAWS:
+            watch["draws"] += 1
             watch["acceptance"] += self._acceptance / ACCEPTANCE_DRAWS
         if row[_STAY] > STUCK_STAY and self._tell("stuck"):
             message = (
@@ -330,7 +331,8 @@ class MJHMC(BlockedStep):
                 "Lower draw_interval of MJHMC or raise these caps."
             )
             return WarningType.BAD_PARAMS, message
-        if watch["draws"] == ACCEPTANCE_DRAWS and watch["acceptance"] < LOW_ACCEPTANCE:
+        is_low = watch["draws"] == ACCEPTANCE_DRAWS and watch["acceptance"] < LOW_ACCEPTANCE
+        if is_low and self._tell("acceptance"):
             message = (
                 f"The mean acceptance of a chain is {watch['acceptance']:.2f}: its step size does "
                 "not fit where the chain is now. Tune longer, or raise target_accept of MJHMC."

@@ -1,5 +1,6 @@
 """What sampling returns, and what ArviZ makes of it."""
 
+import dataclasses
 import math
 
 import arviz
@@ -120,6 +121,13 @@ def test_names_with_shapes_share_out_the_dimensions(result):
 def test_names_that_do_not_fit_are_refused(result, names):
     with pytest.raises(ValueError, match="there are 6"):
         result.to_arviz(names)
+
+
+def test_chains_keep_their_numbers_where_others_are_missing(result):
+    data = dataclasses.replace(result, chains=[0, 2]).to_arviz()
+    for group in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats"):
+        assert data[group]["chain"].values.tolist() == [0, 2]
+    np.testing.assert_array_equal(data["posterior"]["x"].sel(chain=2), result.draws[1])
 
 
 def test_statistics_have_arviz_names(result):

@@ -1,6 +1,7 @@
 """MJHMC as a step method: what `pm.sample` asks of it, and what it says of its draws."""
 
 import logging
+import math
 import os
 import signal
 import threading
@@ -9,11 +10,13 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.stats.convergence import WarningType
 from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.hmc import NUTS
 from pymc.step_methods.state import equal_dataclass_values
 
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc import MJHMC
 from mjhmc_numba.pymc.errors import (
     DataError,
@@ -22,6 +25,9 @@ from mjhmc_numba.pymc.errors import (
     StartError,
     UnknownVariableError,
 )
+from mjhmc_numba.pymc.stats import COLUMN
+from mjhmc_numba.pymc.step import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
+from mjhmc_numba.warmup.tuner import first_guess
 from tests.integrations import models
 from tests.integrations.chains import FIXED, begin, chain, run, vectors
 from tests.statistical.estimates import batch_z
@@ -460,6 +466,75 @@ def test_a_capped_draw_is_told_once_with_advice(caplog):
     assert [
         r.message.count("max_gradients") for r in caplog.records if "cut short" in r.message
     ] == [1]
+
+
+def told_of_acceptance(step, acceptances, tune=0, **columns):
+    """Draws at which a chain with these acceptance rates is told of them, and the messages.
+
+    The first `tune` draws are tuning ones; `columns` are other statistics: {draw: value}.
+    """
+    begin(step, 1, tune)
+    tuned = first_guess(step.settings, step.density.ndim)
+    told = {}
+    for draw, acceptance in enumerate(acceptances):
+        if draw == tune:
+            step.stop_tuning()
+        row = [0.0] * len(STAT_NAMES)
+        row[COLUMN["acceptance_rate"]] = acceptance
+        for name, values in columns.items():
+            row[COLUMN[name]] = values.get(draw, 0.0)
+        warning = step._stats(row, tuned)["warning"]
+        if warning is not None and "mean acceptance" in warning.message:
+            assert warning.kind is WarningType.BAD_ACCEPTANCE
+            assert warning.level == "warn"
+            told[draw] = warning.message
+    return told
+
+
+@pytest.fixture
+def fixed_step(model):
+    with model:
+        return MJHMC(**FIXED)
+
+
+def test_a_low_acceptance_is_told_once_when_enough_draws_are_made(fixed_step):
+    told = told_of_acceptance(fixed_step, [0.2, 0.6] * ACCEPTANCE_DRAWS)
+    assert list(told) == [ACCEPTANCE_DRAWS - 1]
+    (message,) = told.values()
+    assert "is 0.40:" in message
+    assert "target_accept" in message
+
+
+def test_the_acceptance_that_is_told_is_that_of_the_first_draws_after_tuning(fixed_step):
+    limit, few = LOW_ACCEPTANCE, 30
+    good, bad = [limit + 0.01] * ACCEPTANCE_DRAWS, [limit - 0.01] * ACCEPTANCE_DRAWS
+    assert told_of_acceptance(fixed_step, good + [0.0] * few) == {}
+    assert told_of_acceptance(fixed_step, [0.0] * few + good, tune=few) == {}
+    assert list(told_of_acceptance(fixed_step, [1.0] * few + bad, tune=few)) == [few + len(bad) - 1]
+    assert told_of_acceptance(fixed_step, bad[1:]) == {}
+
+
+def test_where_a_draw_tried_nothing_the_acceptance_before_it_counts(fixed_step):
+    rare = [0.9] + [math.nan] * 9
+    assert told_of_acceptance(fixed_step, rare * ACCEPTANCE_DRAWS) == {}
+    low = [0.1] + [math.nan] * 9
+    (message,) = told_of_acceptance(fixed_step, low * ACCEPTANCE_DRAWS).values()
+    assert "is 0.10:" in message
+
+
+def test_draws_before_the_first_try_do_not_lower_the_acceptance(fixed_step):
+    nothing = [math.nan] * (2 * ACCEPTANCE_DRAWS)
+    assert told_of_acceptance(fixed_step, nothing) == {}
+    assert told_of_acceptance(fixed_step, nothing + [0.9] * ACCEPTANCE_DRAWS) == {}
+
+
+@pytest.mark.parametrize("column", ["n_capped", "longest_stay"])
+def test_a_low_acceptance_is_told_beside_what_else_is_wrong(fixed_step, column):
+    """Each draw carries one message, so the other one comes with the next draw."""
+    last = ACCEPTANCE_DRAWS - 1
+    other = {column: {last: STUCK_STAY + 1}}
+    told = told_of_acceptance(fixed_step, [0.2] * (2 * ACCEPTANCE_DRAWS), **other)
+    assert list(told) == [last + 1]
 
 
 def test_a_good_chain_is_told_nothing(sequential, model, caplog):

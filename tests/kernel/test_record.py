@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel.layout import EVENT_F, EVENT_L, EVENT_R, FINISHED, RECORD_FULL, STAT_NAMES
 from tests.kernel.processes import COLUMN, run, settings, skewed_target, started, tuned
 
@@ -118,3 +119,19 @@ def test_the_record_changes_no_draw(target, simulation):
     without, _ = run(started(target, chosen, values(), 7), 100)
     with_record, _ = run(started(target, chosen, values(), 7, record=10_000), 100)
     np.testing.assert_array_equal(without, with_record)
+
+
+THINNED = [
+    {"rates": "metropolis"},
+    {"rates": "metropolis", "clock": "poisson"},
+    {"rates": "barker", "method": "thinning", "clock": "poisson"},
+]
+
+
+@pytest.mark.parametrize("simulation", THINNED, ids=str)
+def test_a_record_of_a_thinned_process_is_refused(target, simulation):
+    """Thinning looks behind only when it must, so it does not know the rates of a state."""
+    chosen = settings(**simulation)
+    with pytest.raises(SettingsError, match="method='competing'"):
+        started(target, chosen, values(), 8, record=1)
+    run(started(target, chosen, values(), 8), 1)

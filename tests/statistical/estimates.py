@@ -23,3 +23,15 @@ def batch_z(values, exact, batches=200):
     if error == 0:
         return 0.0 if means[0] == exact else math.inf
     return (means.mean() - exact) / error
+
+
+def crossing_z(before, after):
+    """Entries minus leaves of regions in standard errors, and the number of both; each (region,).
+
+    `before` and `after` (n, region) say whether independent chains are in a region. In a
+    stationary process each crossing is an entry or a leave with equal probability, so however few
+    there are, |z| > 5 has a probability below 2 exp(-25/2) = 7e-6 (Hoeffding).
+    """
+    entries, leaves = (~before & after).sum(axis=0), (before & ~after).sum(axis=0)
+    crossings = entries + leaves
+    return (entries - leaves) / np.sqrt(np.maximum(crossings, 1)), crossings

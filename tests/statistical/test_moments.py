@@ -73,7 +73,8 @@ def assert_statistics(case, draws):
     assert not wrong
 
 
-# A rotation about a Gaussian is no map for heavy tails: it leaves them too rarely for batch means.
+# A rotation about a Gaussian is no map for heavy tails: it leaves them too rarely for batch means
+# (test_heavy_tails.py does without).
 PAIRS = [
     (name, simulation)
     for name in CASES
