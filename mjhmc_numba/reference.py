@@ -202,6 +202,7 @@ class ReferenceProcess:
         self.rungs = {0: Rung(x, v, grad, logp, self._energy(logp, v))}
         self.i, self.s = 0, 1
         self.origin_energy = self.here.energy
+        self.path_error = 0.0
         jitter = self.settings.step_jitter * (2 * uniform(self.rng) - 1)
         self.step_size = self.tuned.step_size * (1 + jitter)
         self.scheduled = False
@@ -225,7 +226,15 @@ class ReferenceProcess:
         alpha, here = self.settings.refresh_alpha, self.here
         kept = alpha * self.s * here.v
         v = kept + math.sqrt(1 - alpha**2) * self._fresh_momentum()
+        path_error = here.energy - self.origin_energy
         self._begin_ladder(here.x, v, here.grad, here.logp)
+        self.path_error = path_error
+
+    def _energy_error(self) -> float:
+        """Energy gained on the path that the draw ends, or is on."""
+        if len(self.rungs) == 1:
+            return self.path_error
+        return self.here.energy - self.origin_energy
 
     def _L(self, start: Rung, side: int, level: int) -> Rung:
         """L (side = +1) or its inverse (-1), in steps that are halved `level` times."""
@@ -483,7 +492,7 @@ class ReferenceProcess:
         stats = {
             **self.counts,
             "energy": self.here.energy,
-            "energy_error": self.here.energy - self.origin_energy,
+            "energy_error": self._energy_error(),
             "acceptance_rate": self.acceptance / weight if weight > 0 else math.nan,
             "step_size": self.step_size,
             "lp": self.here.logp,

@@ -95,7 +95,8 @@ def write_draw(p, draw, stats):
     stats[7] = p.n_refined
     stats[8] = p.n_blocked
     stats[9] = energy
-    stats[10] = energy - p.origin_energy
+    # A draw at a refresh is the end of the path before it.
+    stats[10] = p.path_error if p.low == p.high else energy - p.origin_energy
     stats[11] = p.acceptance / p.acceptance_weight
     stats[12] = p.ladder_step
     stats[13] = logp_of(p, p.here)

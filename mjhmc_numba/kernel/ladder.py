@@ -172,6 +172,7 @@ def start_ladder(p, kinetic):
     energy = total_energy(logp, kinetic)
     _set_levels(p, p.here, energy, logp)
     p.origin_energy = energy
+    p.path_error = 0.0
     jitter = p.step_jitter * (2.0 * uniform(random_stream(p)) - 1.0)
     p.ladder_step = p.step_size * (1.0 + jitter)
 
@@ -180,10 +181,12 @@ def start_ladder(p, kinetic):
 def refresh(p):
     """R: same x, new momentum, new ladder. Costs no gradient."""
     _, v, _ = rung(p, p.here)
+    path_error = energy_of(p, p.here) - p.origin_energy
     # The momentum of (i, s) is s v: a partial refresh must keep its sign.
     kinetic = refresh_momentum(p, p.refresh_alpha * p.direction, v, scratch(p, 0))
     p.direction = 1
     start_ladder(p, kinetic)
+    p.path_error = path_error
 
 
 @kernel_jit

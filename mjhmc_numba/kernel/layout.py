@@ -88,7 +88,8 @@ TIMES = (
     "entered",  # when the present state was entered
     "total_rate",  # of leaving it (competing exponentials)
     "ladder_step",  # the step size of the present ladder
-    "origin_energy",  # energy at its last refresh
+    "origin_energy",  # energy where it began
+    "path_error",  # energy gained on the ladder before it
     "unsettled_u",  # of a failed move whose flip nobody has asked for yet, see jump.py
     "unsettled_g",
 )

@@ -14,7 +14,7 @@ from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import rotation
 from mjhmc_numba.warmup import step_size as step_tuner
-from mjhmc_numba.warmup.history import History, far_below
+from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
 from mjhmc_numba.warmup.mixing import slowness
 from mjhmc_numba.warmup.schedule import Window, windows
@@ -27,6 +27,7 @@ from mjhmc_numba.warmup.trajectory import (
     plan_turn,
     plan_turns,
 )
+from mjhmc_numba.warmup.ways import WINDOWS, Way, Ways
 
 __all__ = ["Recipe", "Tuner", "first_guess"]
 
@@ -38,6 +39,7 @@ _SAVED = (
     "cap",
     "turns",
     "turned",
+    "begun",
     "paths_per_draw",
 )
 _ACCEPTANCE = STAT_NAMES.index("acceptance_rate")
@@ -61,10 +63,7 @@ class Recipe:
     long_rungs: float = 16.0
     long_interval: float = 8.0  # rungs between draws there
     first_cap: float = 16.0  # gradients per refresh length in the first window
-    ways: int = 3  # tried from a start far out, at most
-    way_windows: int = 2  # of each
-    way_end: int = 5  # draws at its end that a way is judged by
-    ways_from: int = 200  # draws of a warm-up in which they are tried
+    ways_from: int = 200  # draws of a warm-up in which several ways down are tried
     cap_growth: float = 1.4
     largest_cap: float = 1024.0
     draw_cap: int = 4000  # gradients at which a draw of the warm-up is cut short
@@ -132,9 +131,8 @@ class Tuner:
         self.turns = 1
         self.turned = 0
         self.paths_per_draw = 1.0
-        self.start: np.ndarray | None = None
-        self.start_logp = -math.inf
-        self.ways: list[dict] | None = [] if self.tune >= self.recipe.ways_from else None
+        self.ways: Ways | None = None
+        self.begun = False
         self.averaging = step_tuner.init(1.0)
         self._acceptance: list[float] = []
 
@@ -142,9 +140,9 @@ class Tuner:
 
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
-        if self.start is None:
-            self.start, self.start_logp = process.x.copy(), process.logp
-            self.ways = None if self.density_changes else self.ways
+        if not self.begun and self.tune >= self.recipe.ways_from and not self.density_changes:
+            self.ways = Ways(process.x.copy(), process.logp)
+        self.begun = True
         tuned = self._without_rotation(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
             tuned = tuned.replace(metric=metric_tuner.first(process.grad))
@@ -218,58 +216,29 @@ class Tuner:
         return max(stats[_ACCEPTANCE] - stats[_REFINED] / looks, 0.0)
 
     def _begin_again(self, process: Process) -> bool:
-        """Whether the first windows are run again, from another start near by.
-
-        They are if the start was far out: where a chain comes down may decide on the mode that
-        it stays in. Two ways down that end alike are enough, and the first of those that do.
-        """
-        if self.ways is None or self.window + 1 < self.recipe.way_windows:
+        """Whether the first windows are run again, from another start near by."""
+        if self.ways is None or self.window + 1 < WINDOWS:
             return False
-        x, grad, logp = self.history.newest(self.history.total)
-        end = float(logp[-self.recipe.way_end :].mean())
-        self.ways.append({"end": end, "x": x, "grad": grad, "logp": logp})
-        assert self.start is not None
-        if len(self.ways) == 1 and end - self.start_logp < far_below(self.ndim):
+        self.ways.add(Way(*self.history.newest(self.history.total)))
+        if self.ways.enough:
+            self._take_best_way(process, self.ways)
             self.ways = None
             return False
-        ends = sorted(way["end"] for way in self.ways)
-        alike = len(ends) > 1 and ends[-1] - ends[-2] < self._other_mode
-        if not alike and len(ends) < self.recipe.ways:
+        self.history.clear()
+        self.window = self.in_window = 0
+        self.cap = self.recipe.first_cap
+        process.start(self.ways.another_start(self.rng, process.evaluate))
+        self.begin(process)
+        return True
+
+    def _take_best_way(self, process: Process, ways: Ways) -> None:
+        best = ways.best
+        if best is not ways.tried[-1]:
             self.history.clear()
-            self.window = self.in_window = 0
-            self.cap = self.recipe.first_cap
-            process.start(self._near_start(process))
-            self.begin(process)
-            return True
-        self._take_best_way(process)
-        return False
-
-    @property
-    def _other_mode(self) -> float:
-        """Difference between the ends of two ways from which they end in different modes."""
-        return far_below(self.ndim) / 2
-
-    def _near_start(self, process: Process) -> np.ndarray:
-        """A point within 1 of the start, as starts are chosen, where the density is finite."""
-        assert self.start is not None
-        for _ in range(self.recipe.ways):
-            x = self.start + self.rng.uniform(-1.0, 1.0, self.ndim)
-            logp, grad = process.evaluate(x)
-            if math.isfinite(logp) and np.isfinite(grad).all():
-                return x
-        return self.start
-
-    def _take_best_way(self, process: Process) -> None:
-        ways, self.ways = self.ways, None
-        assert ways is not None
-        top = max(way["end"] for way in ways)
-        best = next(way for way in ways if top - way["end"] < self._other_mode)
-        if best is not ways[-1]:
-            self.history.clear()
-            for row in zip(best["x"], best["grad"], best["logp"], strict=True):
+            for row in zip(best.x, best.grad, best.logp, strict=True):
                 self.history.append(*row)
-            process.start(best["x"][-1])
-        done, repeated = self.window + 1, (len(ways) - 1) * len(best["x"])
+            process.start(best.x[-1])
+        done, repeated = self.window + 1, (len(ways.tried) - 1) * len(best.x)
         self.plan = [*self.plan[:done], *windows(self.tune - repeated)[done:]]
 
     def _end_window(self, process: Process) -> None:
@@ -389,8 +358,9 @@ class Tuner:
         if not wanted and (not tells or (last and not covered)):
             return tuned
         guide = self._guide(x, logp, rotation.WIDENED if covered else rotation.wide(self.ndim))
-        pays = guide is not None and self._rotation_pays(guide, tuned, final=covered)
-        return self._rotating(tuned, guide) if pays or (wanted and guide is not None) else tuned
+        if guide is None or not (wanted or self._rotation_pays(guide, tuned, final=covered)):
+            return tuned
+        return self._rotating(tuned, guide)
 
     def _guide(self, x, logp, widened: float) -> rotation.Guide | None:
         return rotation.fit(x, logp, widened, diagonal=self.settings.metric == "diag")
@@ -508,8 +478,7 @@ class Tuner:
         return {
             "numbers": {name: getattr(self, name) for name in _SAVED},
             "plan": [tuple(window) for window in self.plan],
-            "start": self.start,
-            "ways": self.ways,
+            "ways": None if self.ways is None else self.ways.save(),
             "averaging": list(self.averaging),
             "acceptance": list(self._acceptance),
             "history": self.history.save(),
@@ -521,7 +490,7 @@ class Tuner:
         for name, value in saved["numbers"].items():
             setattr(self, name, value)
         self.plan = [Window(*window) for window in saved["plan"]]
-        self.start, self.ways = saved["start"], saved["ways"]
+        self.ways = None if saved["ways"] is None else Ways.load(saved["ways"])
         self.averaging = step_tuner.DualAveraging(*saved["averaging"])
         self._acceptance = list(saved["acceptance"])
         self.history.load(saved["history"])

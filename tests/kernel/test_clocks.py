@@ -151,8 +151,20 @@ def test_regular_refreshes_fall_on_draws_that_are_as_far_apart(flat_target):
     assert np.all(columns[:, COLUMN["n_L"]] == 5)
     assert np.all(columns[:, COLUMN["n_R"]] == 1)
     # A refresh has just been: no move since.
-    assert np.all(columns[:, COLUMN["energy_error"]] == 0)
     assert process["high"] == process["low"]
+
+
+def test_the_energy_error_of_a_draw_at_a_refresh_is_that_of_the_path_it_ends():
+    target = skewed_target(2)
+    values = tuned(2, step_size=0.9, refresh_rate=0.25, draw_interval=4.0)
+    process = started(target, settings(), values, 4)
+    _, columns = run(process, 300)
+    errors = columns[:, COLUMN["energy_error"]]
+    moved = columns[:, COLUMN["n_L"]] > 0
+    # It is 0 only where flips led back to where the path began.
+    assert np.mean(errors[moved] != 0) > 0.5
+    # Rungs are accepted by their errors, so those of a path stay small.
+    assert np.abs(errors).max() < 5
 
 
 @pytest.mark.parametrize("rate", [0.125, 0.3])

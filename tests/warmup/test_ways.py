@@ -1,0 +1,115 @@
+"""Several ways down from a start far out."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from numba import njit
+
+from mjhmc_numba import targets
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.target import as_target
+from mjhmc_numba.warmup import tuner as tuner_module
+from mjhmc_numba.warmup.ways import Way, Ways
+from tests.warmup.test_tuner import warm_up
+
+
+def way(end, ndim=2, n=24):
+    return Way(np.zeros((n, ndim)), np.zeros((n, ndim)), np.full(n, float(end)))
+
+
+def ways(*ends, start=-1e4):
+    """Two-dimensional: ends 20 apart are far apart, those 5 apart are alike."""
+    tried = Ways(np.zeros(2), start)
+    for end in ends:
+        tried.add(way(end))
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("ends", "enough"),
+    [
+        ((0,), False),
+        ((0, -5), True),
+        ((0, -30), False),
+        ((-30, 0), False),
+        ((0, -30, -60), True),
+        ((-30, 0, -3), True),
+    ],
+)
+def test_two_that_end_alike_and_highest_are_enough(ends, enough):
+    assert ways(*ends).enough == enough
+
+
+def test_one_is_enough_from_a_start_that_is_not_far_out():
+    assert ways(0, start=-15).enough
+    assert not ways(0, start=-25).enough
+
+
+@pytest.mark.parametrize(
+    ("ends", "best"), [((0, -5), 0), ((-5, 0), 0), ((-30, 0), 1), ((-30, -3, 0), 1)]
+)
+def test_the_first_of_the_highest_is_taken(ends, best):
+    tried = ways(*ends)
+    assert tried.best is tried.tried[best]
+
+
+def test_other_starts_are_near_and_finite(seeds):
+    tried = Ways(np.array([5.0, -5.0]), 0.0)
+    rng = np.random.default_rng(seeds(180))
+    seen = []
+
+    def evaluate(x):
+        seen.append(x)
+        return (0.0 if len(seen) % 2 == 0 else -math.inf), np.zeros(2)
+
+    for _ in range(20):
+        x = tried.another_start(rng, evaluate)
+        assert x is seen[-1]
+        assert np.abs(x - tried.start).max() <= 1
+    assert len(seen) == 40
+    assert tried.another_start(rng, lambda x: (math.nan, np.zeros(2))) is tried.start
+
+
+def test_ways_are_saved_whole():
+    tried = ways(-30, 0)
+    again = Ways.load(tried.save())
+    assert again.logp == tried.logp
+    assert [w.end for w in again.tried] == [-30, 0]
+    assert not again.enough
+
+
+def test_the_warm_up_stays_as_long_as_asked(seeds):
+    target = as_target(targets.gaussian([0.01, 0.02]))
+    _, tuner = warm_up(target, Settings(), 300, seeds(181), x0=np.array([3.0, 3.0]))
+    assert tuner.is_done
+    # Draws of the ways that were not taken, 24 each, are forgotten.
+    kept = tuner.history.total
+    assert kept in (252, 276)
+    assert sum(window.draws for window in tuner.plan) == kept
+
+
+@njit
+def two_modes(x, grad):
+    """At (10, 0), and one at (-10, 0) that is lower by 40."""
+    high = -0.5 * ((x[0] - 10) ** 2 + x[1] ** 2)
+    low = -40 - 0.5 * ((x[0] + 10) ** 2 + x[1] ** 2)
+    share = 1 / (1 + math.exp(low - high)) if low - high < 700 else 0.0
+    grad[0] = -share * (x[0] - 10) - (1 - share) * (x[0] + 10)
+    grad[1] = -x[1]
+    return max(high, low) + math.log1p(math.exp(-abs(high - low)))
+
+
+def test_fewer_chains_end_in_a_minor_mode(seeds, monkeypatch):
+    target = as_target(two_modes, 2)
+    minor = {}
+    for most in (1, 3):
+        monkeypatch.setattr(tuner_module, "Ways", functools.partial(Ways, most=most))
+        minor[most] = 0
+        for chain in range(150):
+            x0 = np.array([-2.0, 60.0])  # on the ridge between the two
+            process, _ = warm_up(target, Settings(), 200, seeds(182, chain), x0=x0)
+            minor[most] += process.x[0] < 0
+    assert minor[1] > 20
+    assert minor[3] < 0.7 * minor[1]
