@@ -379,3 +379,18 @@ def test_a_flat_direction_is_reported():
         pm.Normal("x", 0, 1)
         with pytest.warns(SamplingWarning, match="does not depend on flat"):
             mp.sample(**SMALL)
+
+
+@pytest.mark.filterwarnings("ignore")  # what Bambi and pandas have to say to each other
+def test_a_bambi_model_is_sampled_through_its_backend():
+    bambi = pytest.importorskip("bambi")
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    data = pandas.DataFrame({"x": rng.normal(size=60), "g": np.repeat(list("abc"), 20)})
+    data["y"] = 1.0 + 2.0 * data["x"] + rng.normal(size=60)
+    model = bambi.Model("y ~ x + (1 | g)", data)
+    model.build()
+    trace = mp.sample(model=model.backend.model, **SMALL | {"tune": 300, "draws": 300})
+    slope = trace.posterior["x"].values
+    assert slope.shape == (3, 300)
+    assert abs(slope.mean() - 2.0) < 1.0
