@@ -16,14 +16,16 @@ import numpy as np
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.metric import Metric
 
-__all__ = ["WIDENED", "Guide", "covers", "enough", "fit", "moves", "wide"]
+__all__ = ["WIDENED", "Guide", "covers", "enough", "fit", "grows", "moves", "wide"]
 
 FEWEST_DRAWS, DRAWS_PER_DIMENSION = 50, 25
 # Too wide a Gaussian wastes moves; too narrow a one leaves the chain stuck in the tails. A chain
 # that has seen only a part of the target finds the rest with a wide one.
 WIDENED = 1.25
 WIDER_VOLUME = 4.0
-COVERED = 0.9  # standard deviation of draws, in units of the Gaussian they were made with
+# Standard deviation of draws, in units of the Gaussian that they were made with: below the first
+# it has found all, above the second there is surely more.
+COVERED, GROWING = 1.0, 1.1
 DISTINCT = 0.35  # share of draws that are not the one before again
 
 
@@ -58,10 +60,17 @@ def covers(metric: Metric, x: np.ndarray) -> bool:
     """Whether a Gaussian has found all of the target: in every direction it is wider than the
     draws that were made with it, and these were not stuck.
     """
-    if not moves(x):
-        return False
+    return moves(x) and _widest(metric, x) < COVERED
+
+
+def grows(metric: Metric, x: np.ndarray) -> bool:
+    """Whether draws go beyond the Gaussian that they are made with."""
+    return _widest(metric, x) > GROWING
+
+
+def _widest(metric: Metric, x: np.ndarray) -> float:
     y = metric.whiten(x - x.mean(axis=0))
-    return bool(np.linalg.eigvalsh(y.T @ y / len(y))[-1] < COVERED**2)
+    return math.sqrt(np.linalg.eigvalsh(y.T @ y / len(y))[-1])
 
 
 def moves(x: np.ndarray) -> bool:

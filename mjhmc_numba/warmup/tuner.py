@@ -82,7 +82,7 @@ class Recipe:
     longest_stages_step: float = 1.4  # length of a two- or three-stage step / slowest scale
     rough_from: float = 20.0  # gradients a draw from which a rotation is thought of
     rough_gain: float = 2.0  # it must be worth as many times its gradients
-    rotation_accept: tuple = (0.15, 0.25)  # least acceptance while it is tried, and in the end
+    rotation_accept: tuple = (0.1, 0.15)  # least acceptance while it is tried, and in the end
     longest_stay: tuple = (200.0, 20.0)  # moves for which a draw may hold it, at most
     heaviest_tail: tuple = (math.inf, 0.5)
 
@@ -370,13 +370,13 @@ class Tuner:
         return tuned.replace(integrator="rotation", step_size=QUARTER_TURN, metric=guide.metric)
 
     def _follow_rotation(self, process: Process) -> None:
-        """Where its Gaussian has not found all of the target, rotate about a wider one."""
+        """Where it goes beyond its Gaussian, rotate about a wider one."""
         enough = rotation.enough(self.ndim)
         left = self.plan[self.window].draws - self.in_window
         if self.turned % (enough // 2) or left < enough // 2:
             return
-        x, _, logp = self.history.newest(min(self.turned, enough))
-        if rotation.covers(process.tuned.metric, x):
+        x, _, logp = self.history.newest(self.turned)
+        if not rotation.grows(process.tuned.metric, x):
             return
         guide = self._guide(x, logp, rotation.wide(self.ndim))
         if guide is not None and self._rotation_does(guide, final=False):

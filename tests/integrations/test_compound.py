@@ -292,7 +292,8 @@ def test_integrators_are_tried_on_the_density_as_it_is_now(monkeypatch):
     """What was seen of the density in earlier draws belongs to other values of the others."""
     model = switched()
     with model:
-        mine = MJHMC(["x"], tune=80)
+        # With short steps, so that there is something to choose.
+        mine = MJHMC(["x"], tune=80, target_accept=0.98)
         step = CompoundStep([mine, BinaryGibbsMetropolis([model["k"]])])
     probe, seen = Process.probe, []
 

@@ -87,7 +87,7 @@ def test_a_gaussian_covers_draws_that_are_narrower_and_moved(seeds):
     x = rng.normal(size=(300, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
     covariance = np.cov(x.T)
     assert rotation.covers(Metric.dense(1.25**2 * covariance), x)
-    assert not rotation.covers(Metric.dense(1.05**2 * covariance), x)
+    assert not rotation.covers(Metric.dense(0.95**2 * covariance), x)
     # Wide enough along the axes only.
     assert not rotation.covers(Metric.diagonal(0.8 * np.diag(covariance)), x)
     stuck = np.repeat(x[:30], 10, axis=0)
