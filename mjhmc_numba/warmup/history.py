@@ -11,6 +11,7 @@ __all__ = ["History", "far_below"]
 # Numbers kept of draws and as many of gradients: 4 MB each, but at least 64 draws.
 NUMBERS = 1 << 19
 FEWEST = 64
+LARGEST = 1e100  # of a coordinate, so that squares are finite even if a chain goes astray
 
 
 def far_below(ndim: int) -> float:
@@ -38,7 +39,9 @@ class History:
 
     def append(self, x, grad, logp) -> None:
         k = self.total % self.capacity
-        self._x[k], self._grad[k], self._logp[k] = x, grad, logp
+        np.clip(x, -LARGEST, LARGEST, out=self._x[k])
+        np.clip(grad, -LARGEST, LARGEST, out=self._grad[k])
+        self._logp[k] = logp
         self.total += 1
 
     def clear(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["slowness"]
+__all__ = ["lengthening", "slowness"]
+
+ALIKE, LONGEST = 0.7, 3.0
 
 
 def slowness(x: np.ndarray, lag: int) -> float:
@@ -27,3 +29,11 @@ def slowness(x: np.ndarray, lag: int) -> float:
         return 1.0
     product = np.mean(centred[lag:] * centred[:-lag], axis=0)
     return float(np.max(product[moving] / variance[moving]))
+
+
+def lengthening(alike: float) -> float:
+    """How much longer paths should be where draws a path apart are correlated by so much.
+
+    Their scale was then taken from directions that are not the slowest ones. Twice at 0.8.
+    """
+    return float(np.clip(1.0 + 10.0 * (alike - ALIKE), 1.0, LONGEST))

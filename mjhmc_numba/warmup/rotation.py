@@ -60,12 +60,12 @@ def covers(metric: Metric, x: np.ndarray) -> bool:
     """Whether a Gaussian has found all of the target: in every direction it is wider than the
     draws that were made with it, and these were not stuck.
     """
-    return moves(x) and _widest(metric, x) < COVERED
+    return moves(x) and bool(_widest(metric, x) < COVERED)
 
 
 def grows(metric: Metric, x: np.ndarray) -> bool:
     """Whether draws go beyond the Gaussian that they are made with."""
-    return _widest(metric, x) > GROWING
+    return bool(_widest(metric, x) > GROWING)
 
 
 def _widest(metric: Metric, x: np.ndarray) -> float:

@@ -16,7 +16,7 @@ from mjhmc_numba.warmup import rotation
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
-from mjhmc_numba.warmup.mixing import slowness
+from mjhmc_numba.warmup.mixing import lengthening, slowness
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,
@@ -277,12 +277,16 @@ class Tuner:
         self._configure(process, tuned)
 
     def _heed_mixing(self, x, tuned: Tuned) -> None:
-        """Where draws a refresh apart are alike the chain creeps: give it longer to learn."""
+        """Where draws a refresh apart are alike the chain creeps: give it longer to learn, and
+        longer paths in the end.
+        """
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
         alike = slowness(x, lag)
         self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
         if alike > self.recipe.slow:
             self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
+        if self.plan[self.window].is_final:
+            self.slowest *= lengthening(alike)
 
     def _estimate(self, x, grad, cutoff: float) -> Metric:
         if self.settings.metric == "diag" or len(x) < self.recipe.low_rank_from:
