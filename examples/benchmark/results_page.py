@@ -109,7 +109,16 @@ def mean_bar(what: str, ratios: dict[str, float], least: float, count: int) -> B
     if value is None:
         return what, "not measured", f"≥ {least}", None
     short = "" if len(ratios) == count else f" ({len(ratios)} of {count} models)"
-    return what, number(value) + short, f"≥ {least}", value >= least
+    return what, number(value) + short + without_largest(ratios), f"≥ {least}", value >= least
+
+
+def without_largest(ratios: dict[str, float]) -> str:
+    """The geometric mean of all models but the one that it owes most to."""
+    if len(ratios) < 3:
+        return ""
+    largest = max(ratios, key=lambda model: ratios[model])
+    rest = geometric_mean(value for model, value in ratios.items() if model != largest)
+    return f"; {number(rest)} without {largest}"
 
 
 def worst_bar(what: str, ratios: dict[str, float], least: float) -> Bar:
@@ -366,6 +375,26 @@ def weak_text(table: Table) -> str:
     )
 
 
+# ----------------------------------------------------------------------- modes
+
+
+def modes_text(rows: Sequence[dict[str, str]]) -> str:
+    """Chains in a minor mode over many seeds, from modes.csv."""
+    body = []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        for sampler in dict.fromkeys(row["sampler"] for row in rows):
+            chosen = [r for r in rows if r["model"] == model and r["sampler"] == sampler]
+            if chosen:
+                minor, chains = (sum(int(r[c]) for r in chosen) for c in ("minor_chains", "chains"))
+                shown = f"{minor} of {chains} ({100 * minor / chains:.0f} %)"
+                body.append([model, sampler, str(len(chosen)), shown])
+    return (
+        "## Minor modes\n\nChains whose mean log density lies two standard deviations below the "
+        "best chain's of their run, in short runs with many seeds (`modes.py`).\n\n"
+        + markdown(["model", "sampler", "seeds", "chains in a minor mode"], body)
+    )
+
+
 # -------------------------------------------------------------------- ablation
 
 
@@ -511,6 +540,9 @@ def write(efficiency: Path, ablation: Path, page: Path) -> None:
     """The page beside pictures in the folders of the CSV files."""
     table = Table(read(efficiency))
     parts = [about(table), bars_text(table)]
+    modes = efficiency.with_name("modes.csv")
+    if modes.exists():
+        parts.append(modes_text(read(modes)))
     remarks = efficiency.with_name("remarks.md")
     if remarks.exists():
         parts.append(remarks.read_text().strip())

@@ -178,3 +178,20 @@ def test_the_centred_funnel_is_shown_but_not_judged(results_page, tmp_path):
     page = make_page(results_page, tmp_path, rows)
     assert bar(page, "ours / nutpie's default, geometric mean, after warm-up")[1] == "9.00"
     assert "| funnel_centered (not judged) |" in page
+
+
+def test_chains_in_minor_modes_are_counted_over_the_seeds(results_page):
+    rows = [
+        {"model": "lotka", "sampler": sampler, "chains": "4", "minor_chains": minor}
+        for sampler, found in {"mjhmc": "0010", "nutpie": "1201"}.items()
+        for minor in found
+    ]
+    text = results_page.modes_text(rows)
+    assert "| lotka | mjhmc | 4 | 1 of 16 (6 %) |" in text
+    assert "| lotka | nutpie | 4 | 4 of 16 (25 %) |" in text
+
+
+def test_a_mean_is_shown_without_the_model_that_it_owes_most_to(results_page):
+    _, text, _, met = results_page.mean_bar("what", {"a": 1.0, "b": 4.0, "c": 1000.0}, 2.5, 3)
+    assert text.endswith("; 2.00 without c")
+    assert met
