@@ -80,7 +80,7 @@ class Recipe:
     leapfrog_above: float = 0.65  # step size / slowest scale from which leapfrog is kept
     three_stage_below: float = 0.3
     longest_stages_step: float = 1.4  # length of a two- or three-stage step / slowest scale
-    rough_from: float = 20.0  # gradients a draw from which a rotation is thought of
+    rough_from: float = 20.0  # gradients a draw from which a rotation is tried
     rough_gain: float = 2.0  # it must be worth as many times its gradients
     rotation_accept: tuple = (0.1, 0.15)  # least acceptance while it is tried, and in the end
     longest_stay: tuple = (200.0, 20.0)  # moves for which a draw may hold it, at most
@@ -389,7 +389,7 @@ class Tuner:
     def _rotation_pays(self, guide: rotation.Guide, tuned: Tuned, *, final: bool) -> bool:
         """Where a draw costs many gradients now, far more than it would then."""
         gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
-        if tuned.integrator == "harmonic" or gradients < self.recipe.rough_from:
+        if tuned.integrator == "harmonic" or (not final and gradients < self.recipe.rough_from):
             return False
         cheaper = self.recipe.rough_gain * guide.turns <= gradients
         return cheaper and self._rotation_does(guide, final=final)
