@@ -156,9 +156,9 @@ def _draw_panel(axes, curves, numbers, settings, view) -> None:
         label = names[sampler]
         if view == "draws" and what == "draws":
             row = only(numbers, sampler=sampler, settings=choice, period=chosen[0]["period"])
-            label += f" ({row['ess_per_1000']:.3f})"
+            label += f" ({row['ess_per_1000']:.3g})"
         if what == "weighted":
-            label += f", weighted ({_weighted(numbers, chosen[0]):.3f})"
+            label += f", weighted ({_weighted(numbers, chosen[0]):.3g})"
         axes.plot(
             column(chosen, "gradients") / 1000, column(chosen, "autocorrelation"),
             ":" if what == "weighted" else "-", color=COLOURS[sampler], lw=1.8, label=label,
