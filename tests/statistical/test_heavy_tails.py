@@ -1,4 +1,4 @@
-"""The harmonic integrator on heavy tails: independent chains from exact draws end as exact draws.
+"""Integrators that rotate, on heavy tails: independent chains from exact draws end as exact draws.
 
 A rotation about a Gaussian is no map for heavy tails, which it leaves rarely: a chain is too slow
 there for errors that are estimated from its own draws. So many short chains start at exact draws
@@ -22,14 +22,8 @@ CHAINS = 100_000
 DF = 3.0  # the fourth moment is infinite
 
 PLAIN = {"step_jitter": 0.0, "refine_levels": 0}
-SIMULATIONS = {
-    "regular": PLAIN,
-    "poisson": PLAIN | {"clock": "poisson"},
-    "refined": {"step_jitter": 0.5, "refine_levels": 4, "refine_threshold": 0.3},
-}
-
 # Ten refreshes, about a Gaussian that is neither round nor where the target is.
-TUNED = Tuned(
+HARMONIC = Tuned(
     step_size=0.9,
     num_steps=1,
     refresh_rate=0.25,
@@ -37,6 +31,16 @@ TUNED = Tuned(
     integrator="harmonic",
     metric=Metric.dense([[1.5, 0.4], [0.4, 0.6]]).centred([0.4, -0.2]),
 )
+# Without kicks only a wide one gets far.
+WIDE = Metric.dense([[20.0, 4.0], [4.0, 8.0]]).centred([0.4, -0.2])
+ROTATION = HARMONIC.replace(integrator="rotation", metric=WIDE)
+
+SIMULATIONS = {
+    "regular": (HARMONIC, PLAIN),
+    "poisson": (HARMONIC, PLAIN | {"clock": "poisson"}),
+    "refined": (HARMONIC, {"step_jitter": 0.5, "refine_levels": 4, "refine_threshold": 0.3}),
+    "rotation": (ROTATION, PLAIN),
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +52,10 @@ def exact_draws(seed):
     return targets.student_t(DF, 2).draw(np.random.default_rng(seed), CHAINS)
 
 
-def ends(target, settings, starts, seed):
+def ends(target, simulation, starts, seed):
     """Where independent chains are after one draw interval, (n, d)."""
-    process = Process(target, settings, TUNED, random_words(seed))
+    tuned, settings = SIMULATIONS[simulation]
+    process = Process(target, Settings(**settings), tuned, random_words(seed))
     out, row = np.empty_like(starts), np.empty((1, len(STAT_NAMES)))
     for k, x in enumerate(starts):
         process.start(x)
@@ -72,7 +77,7 @@ def regions(x):
 def test_as_many_chains_enter_a_region_as_leave_it(seeds, target, simulation):
     seed = seeds(53, list(SIMULATIONS).index(simulation))
     starts = exact_draws(seed.spawn(1)[0])
-    after = ends(target, Settings(**SIMULATIONS[simulation]), starts, seed)
+    after = ends(target, simulation, starts, seed)
     z, crossings = crossing_z(regions(starts), regions(after))
     assert np.all(crossings > 25)  # with fewer, z cannot reach 5
     assert np.abs(z).max() < 5
@@ -83,6 +88,6 @@ def test_the_test_of_regions_sees_a_tail_that_is_a_little_lighter(seeds):
     seed = seeds(54)
     starts = exact_draws(seed.spawn(1)[0])[: CHAINS // 2]
     lighter = as_target(targets.student_t(1.2 * DF, 2))
-    after = ends(lighter, Settings(**SIMULATIONS["refined"]), starts, seed)
+    after = ends(lighter, "refined", starts, seed)
     z, _ = crossing_z(regions(starts), regions(after))
     assert np.abs(z).max() > 5
