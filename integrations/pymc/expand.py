@@ -161,10 +161,13 @@ class _OneByOne:
 
 
 def _vectorised_runner(model, graph: PureGraph):
+    """All draws at once; None where PyTensor cannot vectorise an operation (it raises any of
+    these then), and the caller compiles the graph for one draw instead: the same values.
+    """
     try:
         return _Vectorised(model, graph)
     except (NotImplementedError, TypeError, ValueError):
-        return None  # an operation that PyTensor cannot do on many draws at once
+        return None
 
 
 def _compiled_runner(density: ModelDensity, graph: PureGraph):

@@ -202,7 +202,7 @@ def test_a_zarr_trace_holds_draws_statistics_and_state(
 ):
     backend = pytest.importorskip("pymc.backends.zarr")
     if not backend._zarr_available:
-        pytest.skip("PyMC's backend works with zarr 2 alone")
+        pytest.skip("PyMC's backend works with zarr 2 alone; what else is installed wants zarr 3")
     import numcodecs.pickles
     from zarr.storage import DirectoryStore
 
