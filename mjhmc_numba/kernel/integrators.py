@@ -30,7 +30,7 @@ import math
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import evaluate
 from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, scratch, vector
-from mjhmc_numba.kernel.metric import pull_to_centre, velocity
+from mjhmc_numba.kernel.metric import pull_to_centre, scaled_velocity
 
 # Blanes, Casas and Sanz-Serna (2014), SIAM J. Sci. Comput. 36, A1556.
 TWO_STAGE_B = 0.21178
@@ -67,46 +67,59 @@ def kick(length, v, grad):
 
 
 @kernel_jit
-def drift(p, length, x, v):
-    """Move the position along the velocity."""
+def kick_and_drift(p, kick_length, drift_length, x, v, grad):
+    """Move the momentum along the gradient, then the position along the new velocity.
+
+    Where the metric is diagonal, in one pass over the vectors.
+    """
+    scale = vector(p.scale, p.ndim)
     if p.rank == 0:
-        scale = vector(p.scale, p.ndim)
         for j in range(x.size):
-            x[j] += length * scale[j] * scale[j] * v[j]
-    else:
-        work = scratch(p, 0)
-        velocity(p, v, work)
-        for j in range(x.size):
-            x[j] += length * work[j]
+            kicked = v[j] + kick_length * grad[j]
+            v[j] = kicked
+            x[j] += drift_length * scale[j] * scale[j] * kicked
+        return
+    kick(kick_length, v, grad)
+    scaled = scratch(p, 0)
+    scaled_velocity(p, v, scaled)
+    for j in range(x.size):
+        x[j] += drift_length * scale[j] * scaled[j]
 
 
 @kernel_jit
 def rotate(p, angle, x, v, pull):
     """Exact motion in N(m, M^-1): x and v turn about (m, 0); `pull` = M (x - m) turns along."""
-    centre, work = vector(p.centre, p.ndim), scratch(p, 0)
-    velocity(p, v, work)
+    scale, centre, scaled = vector(p.scale, p.ndim), vector(p.centre, p.ndim), scratch(p, 0)
+    scaled_velocity(p, v, scaled)
     cosine, sine = math.cos(angle), math.sin(angle)
     for j in range(x.size):
-        x[j] = centre[j] + cosine * (x[j] - centre[j]) + sine * work[j]
+        x[j] = centre[j] + cosine * (x[j] - centre[j]) + sine * scale[j] * scaled[j]
+    for j in range(x.size):
         pulled = pull[j]
         pull[j] = cosine * pulled + sine * v[j]
         v[j] = cosine * v[j] - sine * pulled
 
 
 @kernel_jit
+def kick_by_rest(length, v, grad, pull):
+    """Move the momentum along what the Gaussian leaves of the gradient."""
+    for j in range(v.size):
+        v[j] += length * (grad[j] + pull[j])
+
+
+@kernel_jit
 def _integrate_harmonic(p, step_size, num_steps, x, v, grad):
     pull = scratch(p, 5)
     pull_to_centre(p, x, pull)
+    kick_by_rest(0.5 * step_size, v, grad, pull)
     logp = -math.inf
-    for _ in range(num_steps):
-        kick(0.5 * step_size, v, grad)
-        kick(0.5 * step_size, v, pull)
+    for n in range(num_steps):
         rotate(p, step_size, x, v, pull)
         raised, logp = evaluate(p, x, grad)
         if raised or logp == -math.inf:
             return raised, logp
-        kick(0.5 * step_size, v, grad)
-        kick(0.5 * step_size, v, pull)
+        # The last kick of a step and the first of the next are one.
+        kick_by_rest(step_size if n + 1 < num_steps else 0.5 * step_size, v, grad, pull)
     return False, logp
 
 
@@ -130,13 +143,16 @@ def integrate(p, step_size, num_steps, x, v, grad):
     if p.motion == ROTATION:
         return _integrate_rotation(p, num_steps * step_size, x, v, grad)
     h = p.stages * step_size
+    kick_length = kick_fraction(p.stages, 0) * h
     logp = -math.inf
     for _ in range(num_steps):
         for k in range(p.stages):
-            kick(kick_fraction(p.stages, k) * h, v, grad)
-            drift(p, drift_fraction(p.stages, k) * h, x, v)
+            kick_and_drift(p, kick_length, drift_fraction(p.stages, k) * h, x, v, grad)
             raised, logp = evaluate(p, x, grad)
             if raised or logp == -math.inf:
                 return raised, logp
-        kick(kick_fraction(p.stages, p.stages) * h, v, grad)
+            kick_length = kick_fraction(p.stages, k + 1) * h
+        # The last kick of a step and the first of the next are one.
+        kick_length *= 2.0
+    kick(0.5 * kick_length, v, grad)
     return False, logp

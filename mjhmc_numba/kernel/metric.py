@@ -47,14 +47,12 @@ def _stretch_along(p, factors, z):
 
 
 @kernel_jit
-def velocity(p, v, out):
-    r"""Write :math:`M^{-1} v` to `out`."""
+def scaled_velocity(p, v, out):
+    r"""Write :math:`S^{-1} M^{-1} v` to `out`: the velocity, before the last scaling."""
     scale = vector(p.scale, p.ndim)
     for j in range(v.size):
         out[j] = scale[j] * v[j]
     _stretch_along(p, vector(p.stretch, p.rank), out)
-    for j in range(v.size):
-        out[j] *= scale[j]
 
 
 @kernel_jit
@@ -71,15 +69,15 @@ def pull_to_centre(p, x, out):
 @kernel_jit
 def kinetic_energy(p, v, work):
     r""":math:`\tfrac12 v^\top M^{-1} v`."""
+    scale = vector(p.scale, p.ndim)
     total = 0.0
     if p.rank == 0:
-        scale = vector(p.scale, p.ndim)
         for j in range(v.size):
             total += (scale[j] * v[j]) ** 2
     else:
-        velocity(p, v, work)
+        scaled_velocity(p, v, work)
         for j in range(v.size):
-            total += v[j] * work[j]
+            total += scale[j] * v[j] * work[j]
     return 0.5 * total
 
 

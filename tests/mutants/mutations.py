@@ -100,22 +100,22 @@ MUTANTS = (
     Mutant(
         "another generator",
         "kernel/random.py",
-        "_rotate_left(rng[3], 45)",
-        "_rotate_left(rng[3], 44)",
+        "_rotate_left(s3, 45)",
+        "_rotate_left(s3, 44)",
         RANDOM,
     ),
     Mutant(
         "normal numbers without tails",
         "kernel/random.py",
-        "return tail if u > 0.0 else -tail",
-        "return EDGES[1] if u > 0.0 else -EDGES[1]",
+        "return True, tail if share > 0.0 else -tail",
+        "return True, EDGES[1] if share > 0.0 else -EDGES[1]",
         RANDOM,
     ),
     Mutant(
         "normal numbers with wrong wedges",
         "kernel/random.py",
-        "if above + uniform(rng) * (below - above) < 1.0:",
-        "if above < 1.0:",
+        "return above + uniform(rng) * (below - above) < 1.0, x",
+        "return above < 1.0, x",
         RANDOM,
     ),
     # Momentum.
@@ -147,8 +147,8 @@ MUTANTS = (
     Mutant(
         "kinetic energy without its half",
         "kernel/metric.py",
-        "            total += v[j] * work[j]\n    return 0.5 * total",
-        "            total += v[j] * work[j]\n    return 0.505 * total",
+        "            total += scale[j] * v[j] * work[j]\n    return 0.5 * total",
+        "            total += scale[j] * v[j] * work[j]\n    return 0.505 * total",
         METRIC,
     ),
     Mutant(
@@ -188,8 +188,8 @@ MUTANTS = (
     Mutant(
         "drift without a scale",
         "kernel/integrators.py",
-        "x[j] += length * scale[j] * scale[j] * v[j]",
-        "x[j] += length * scale[j] * v[j]",
+        "x[j] += drift_length * scale[j] * scale[j] * kicked",
+        "x[j] += drift_length * scale[j] * kicked",
         METRIC,
     ),
     Mutant(
@@ -202,9 +202,22 @@ MUTANTS = (
     Mutant(
         "last kick forgotten in the harmonic integrator",
         "kernel/integrators.py",
-        "        kick(0.5 * step_size, v, grad)\n        kick(0.5 * step_size, v, pull)\n"
-        "    return False, logp",
-        "        kick(0.5 * step_size, v, grad)\n    return False, logp",
+        "step_size if n + 1 < num_steps else 0.5 * step_size, v, grad, pull)",
+        "step_size if n + 1 < num_steps else 0.0, v, grad, pull)",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "kick between two steps only half as long",
+        "kernel/integrators.py",
+        "kick_length *= 2.0\n    kick(0.5 * kick_length, v, grad)",
+        "kick_length *= 1.0\n    kick(kick_length, v, grad)",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "kick between two harmonic steps only half as long",
+        "kernel/integrators.py",
+        "kick_by_rest(step_size if n + 1 < num_steps else 0.5 * step_size,",
+        "kick_by_rest(0.5 * step_size,",
         INTEGRATORS,
     ),
     Mutant(
