@@ -12,7 +12,6 @@ from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
-from mjhmc_numba.warmup import rotation
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
@@ -27,6 +26,7 @@ from mjhmc_numba.warmup.trajectory import (
     plan_turn,
     plan_turns,
 )
+from mjhmc_numba.warmup.turning import Turning
 from mjhmc_numba.warmup.ways import WINDOWS, Way, Ways
 
 __all__ = ["Recipe", "Tuner", "first_guess"]
@@ -37,8 +37,6 @@ _SAVED = (
     "slowest",
     "draws_per_refresh",
     "cap",
-    "turns",
-    "turned",
     "begun",
     "paths_per_draw",
 )
@@ -80,11 +78,6 @@ class Recipe:
     leapfrog_above: float = 0.65  # step size / slowest scale from which leapfrog is kept
     three_stage_below: float = 0.3
     longest_stages_step: float = 1.4  # length of a two- or three-stage step / slowest scale
-    rough_from: float = 20.0  # gradients a draw from which a rotation is tried
-    rough_gain: float = 2.0  # it must be worth as many times its gradients
-    rotation_accept: tuple = (0.1, 0.15)  # least acceptance while it is tried, and in the end
-    longest_stay: tuple = (200.0, 20.0)  # moves for which a draw may hold it, at most
-    heaviest_tail: tuple = (math.inf, 0.5)
 
 
 def first_guess(settings: Settings, ndim: int) -> Tuned:
@@ -128,8 +121,7 @@ class Tuner:
         self.slowest = 1.0
         self.draws_per_refresh = most_draws_per_refresh(self.ndim)
         self.cap = self.recipe.first_cap
-        self.turns = 1
-        self.turned = 0
+        self.turning = Turning(self.settings, self.ndim, self.density_changes)
         self.paths_per_draw = 1.0
         self.ways: Ways | None = None
         self.begun = False
@@ -143,7 +135,7 @@ class Tuner:
         if not self.begun and self.tune >= self.recipe.ways_from and not self.density_changes:
             self.ways = Ways(process.x.copy(), process.logp)
         self.begun = True
-        tuned = self._without_rotation(process.tuned)
+        tuned = self.turning.without(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
             tuned = tuned.replace(metric=metric_tuner.first(process.grad))
             process.configure(tuned)
@@ -202,11 +194,19 @@ class Tuner:
             process.set_step_size(self._bounded(process.tuned, math.exp(self.averaging.log_step)))
             self._acceptance.clear()
         self.in_window += 1
-        self.turned += process.tuned.integrator == "rotation"
+        self.turning.count(process.tuned)
         if self.in_window == self.plan[self.window].draws:
             self._end_window(process)
-        elif self.turned > 0 and not self.plan[self.window].is_final:
+        elif not self.plan[self.window].is_final:
             self._follow_rotation(process)
+
+    def _follow_rotation(self, process: Process) -> None:
+        if not self.turning.looks_again(self.plan[self.window].draws - self.in_window):
+            return
+        x, _, logp = self.history.newest(self.turning.turned)
+        tuned = self.turning.follow(process.tuned, x, logp)
+        if tuned is not None:
+            self._configure(process, tuned)
 
     def _unrefined_acceptance(self, process: Process, stats: np.ndarray) -> float:
         """A refined rung counts as not accepted: any step size does well that is refined enough."""
@@ -258,23 +258,24 @@ class Tuner:
         self.cap = min(self.cap * self.recipe.cap_growth, self.recipe.largest_cap)
         x, grad, logp = self.history.stationary_part(window.draws, self.recipe.keep_share)
         used = tuned.metric
-        tuned = self._without_rotation(tuned)
+        tuned = self.turning.without(tuned)
         if self.settings.fixed_metric(self.ndim) is None:
             tuned = self._with_new_metric(process, tuned, x, grad)
         if len(x) >= self.recipe.low_rank_from:
             scale = metric_tuner.slowest_scale(tuned.metric, x, grad)
             self.slowest = max(scale, self.recipe.shortest_scale)
-        if self.window > self.recipe.long_windows and not self.turned:
+        if self.window > self.recipe.long_windows and not self.turning.turned:
             self._heed_mixing(x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, x, grad, logp)
         if self.window > self.recipe.long_windows:
-            last = self.plan[self.window].is_final
-            tuned = self._with_rotation(tuned, used, x, logp, last=last)
-        if tuned.integrator != "rotation":
-            self.turned = 0
+            tuned = self._choose_rotation(tuned, used, x, logp, self.plan[self.window].is_final)
         self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
+
+    def _choose_rotation(self, tuned: Tuned, used: Metric, x, logp, last: bool) -> Tuned:
+        gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
+        return self.turning.choose(tuned, used, x, logp, gradients, last=last)
 
     def _heed_mixing(self, x, tuned: Tuned) -> None:
         """Where draws a refresh apart are alike the chain creeps: give it longer to learn, and
@@ -335,74 +336,6 @@ class Tuner:
                 return tuned.replace(integrator="harmonic", step_size=angle)
         return None
 
-    def _without_rotation(self, tuned: Tuned) -> Tuned:
-        """Leapfrog in its place, which finds the way from anywhere and learns from gradients."""
-        if tuned.integrator != "rotation" or self.settings.step_size is not None:
-            return tuned
-        return tuned.replace(integrator="leapfrog")
-
-    def _with_rotation(self, tuned: Tuned, used: Metric, x, logp, *, last: bool) -> Tuned:
-        """The rotation about the Gaussian of the draws, if it is wanted or pays.
-
-        It is tried in the middle of the warm-up: the newest draws may have been made with it and
-        the Gaussian `used`. A wide one finds what draws that crept have not seen; only one that
-        has found all is kept to the end.
-        """
-        settings = self.settings
-        free = settings.step_size is None and settings.fixed_metric(self.ndim) is None
-        wanted = settings.integrator == "rotation"
-        if not free or not (wanted or settings.integrator == "auto") or self.density_changes:
-            return tuned.replace(integrator="rotation") if wanted else tuned
-        enough = rotation.enough(self.ndim)
-        if self.turned:  # its draws are better ones than those from before
-            n = max(self.turned, enough // 2)
-            x, logp = x[-n:], logp[-n:]
-        covered = self.turned >= enough and rotation.covers(used, x)
-        tells = rotation.moves(x) if self.turned else len(x) >= enough
-        if not wanted and (not tells or (last and not covered)):
-            return tuned
-        guide = self._guide(x, logp, rotation.WIDENED if covered else rotation.wide(self.ndim))
-        if guide is None or not (wanted or self._rotation_pays(guide, tuned, final=covered)):
-            return tuned
-        return self._rotating(tuned, guide)
-
-    def _guide(self, x, logp, widened: float) -> rotation.Guide | None:
-        return rotation.fit(x, logp, widened, diagonal=self.settings.metric == "diag")
-
-    def _rotating(self, tuned: Tuned, guide: rotation.Guide) -> Tuned:
-        self.turns, self.turned = guide.turns, 0
-        return tuned.replace(integrator="rotation", step_size=QUARTER_TURN, metric=guide.metric)
-
-    def _follow_rotation(self, process: Process) -> None:
-        """Where it goes beyond its Gaussian, rotate about a wider one."""
-        enough = rotation.enough(self.ndim)
-        left = self.plan[self.window].draws - self.in_window
-        if self.turned % (enough // 2) or left < enough // 2:
-            return
-        x, _, logp = self.history.newest(self.turned)
-        if not rotation.grows(process.tuned.metric, x):
-            return
-        guide = self._guide(x, logp, rotation.wide(self.ndim))
-        if guide is not None and self._rotation_does(guide, final=False):
-            self._configure(process, self._rotating(process.tuned, guide))
-
-    def _rotation_pays(self, guide: rotation.Guide, tuned: Tuned, *, final: bool) -> bool:
-        """Where a draw costs many gradients now, far more than it would then."""
-        gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
-        if tuned.integrator == "harmonic" or (not final and gradients < self.recipe.rough_from):
-            return False
-        cheaper = self.recipe.rough_gain * guide.turns <= gradients
-        return cheaper and self._rotation_does(guide, final=final)
-
-    def _rotation_does(self, guide: rotation.Guide, *, final: bool) -> bool:
-        """Whether it moves often enough and is nowhere stuck for long."""
-        recipe = self.recipe
-        return (
-            guide.acceptance >= recipe.rotation_accept[final]
-            and guide.longest_stay <= recipe.longest_stay[final]
-            and guide.tail <= recipe.heaviest_tail[final]
-        )
-
     def _try_stages(self, process: Process, tuned: Tuned, points) -> Tuned:
         """Leapfrog, or a two- or three-stage integrator where steps are short and it accepts
         more at (nearly) the same length per gradient.
@@ -458,7 +391,7 @@ class Tuner:
         if tuned.integrator == "harmonic":
             path = plan_turn(tuned.step_size)
         elif tuned.integrator == "rotation":
-            path = plan_turns(tuned.step_size, self.turns)
+            path = plan_turns(tuned.step_size, self.turning.turns)
         else:
             path = plan(
                 tuned.step_size,
@@ -483,6 +416,7 @@ class Tuner:
             "numbers": {name: getattr(self, name) for name in _SAVED},
             "plan": [tuple(window) for window in self.plan],
             "ways": None if self.ways is None else self.ways.save(),
+            "turning": self.turning.save(),
             "averaging": list(self.averaging),
             "acceptance": list(self._acceptance),
             "history": self.history.save(),
@@ -495,6 +429,7 @@ class Tuner:
             setattr(self, name, value)
         self.plan = [Window(*window) for window in saved["plan"]]
         self.ways = None if saved["ways"] is None else Ways.load(saved["ways"])
+        self.turning.load(saved["turning"])
         self.averaging = step_tuner.DualAveraging(*saved["averaging"])
         self._acceptance = list(saved["acceptance"])
         self.history.load(saved["history"])
@@ -514,9 +449,9 @@ class Tuner:
         if undecided and self.history.total >= self.recipe.trials:
             n = self.plan[self.window].draws
             x, grad, logp = self.history.stationary_part(n, self.recipe.keep_share)
-            used, tuned = tuned.metric, self._without_rotation(tuned)
+            used, tuned = tuned.metric, self.turning.without(tuned)
             tuned = self._choose_integrator(process, tuned, x, grad, logp)
-            tuned = self._with_rotation(tuned, used, x, logp, last=True)
+            tuned = self._choose_rotation(tuned, used, x, logp, last=True)
         self.window = len(self.plan)
         self._freeze(process, tuned)
 
