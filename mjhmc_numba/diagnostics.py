@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from mjhmc_numba.convergence import effective_size, slowest_dimensions, split_r_hat
 from mjhmc_numba.results import Result
 from mjhmc_numba.target import Target
 
-__all__ = ["diagnose", "effective_size", "flat_dimensions", "split_r_hat"]
+__all__ = ["diagnose", "flat_dimensions"]
 
 STUCK_STAY = 100  # rings without a move
 LARGEST_R_HAT = 1.05  # above what a run that is only short would have
 SMALLEST_BFMI = 0.2  # Betancourt (2016): below 0.2-0.3 the energy explores slowly
 FEWEST_DRAWS = 100  # for an R-hat worth the name
 SMALLEST_SHARE = 0.05  # of the draws that are worth an independent one, in a value or its square
-LOOKED_AT = 16  # dimensions whose effective size is computed
 FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
-BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
 
 
 def diagnose(result: Result, target: Target | None = None) -> list[str]:
@@ -28,7 +27,7 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
     target : its density, which is asked whether it is flat
     """
     messages = [*_divergences(result), *_caps(result), *_stuck_chains(result)]
-    messages += _slow_energy(result)
+    messages += [*_unsettled_chains(result), *_slow_energy(result)]
     try:
         flat = flat_dimensions(result, target) if target is not None else []
     except Exception as error:  # no reason to lose the draws
@@ -77,6 +76,23 @@ def _stuck_chains(result: Result) -> list[str]:
     ]
 
 
+def _unsettled_chains(result: Result) -> list[str]:
+    """Chains whose refresh rate was still about to change at the end of their warm-up."""
+    unsettled = [
+        str(chain)
+        for chain, tuned in zip(result.chains, result.settings, strict=True)
+        if not tuned.settled
+    ]
+    if not unsettled:
+        return []
+    message = (
+        f"The refresh rate of chain {', '.join(unsettled)} did not settle: the last draws of the "
+        "warm-up had quite another extent than those that it was chosen by. Tune longer, or give "
+        "the density an easier parametrisation."
+    )
+    return [message]
+
+
 def _slow_energy(result: Result) -> list[str]:
     """Chains whose energy changes little from refresh to refresh, next to its whole range."""
     energy = result.stats["energy"]
@@ -114,7 +130,7 @@ def _disagreement(result: Result) -> list[str]:
 
 
 def _few_effective(result: Result) -> list[str]:
-    slowest = _slowest_dimensions(result.draws)
+    slowest = slowest_dimensions(result.draws)
     values = result.draws[:, :, slowest]
     squares = (values - values.mean(axis=(0, 1))) ** 2
     size = np.minimum(effective_size(values), effective_size(squares))
@@ -131,77 +147,9 @@ def _few_effective(result: Result) -> list[str]:
     ]
 
 
-def _slowest_dimensions(draws: np.ndarray) -> np.ndarray:
-    """Some dimensions in which successive draws are most alike: a cheap first look."""
-    alike = np.empty(draws.shape[2])
-    for at, block in _blocks(draws):
-        centred = block - block.mean(axis=(0, 1))
-        product = np.einsum("ijk,ijk->k", centred[:, 1:], centred[:, :-1])
-        total = np.einsum("ijk,ijk->k", centred, centred)
-        alike[at : at + block.shape[2]] = product / np.where(total > 0, total, 1.0)
-    return np.argsort(-alike)[:LOOKED_AT]
-
-
-def _blocks(draws: np.ndarray):
-    """The draws, some dimensions at a time: (first dimension, block)."""
-    width = max(BLOCK // (draws.shape[0] * draws.shape[1]), 1)
-    for at in range(0, draws.shape[2], width):
-        yield at, draws[:, :, at : at + width]
-
-
-def effective_size(draws: np.ndarray) -> np.ndarray:
-    """Number of independent draws with the same variance of the mean.
-
-    Autocorrelations of all chains up to Geyer's (1992) first negative pair.
-
-    Parameters
-    ----------
-    draws : (chain, draw, d)
-
-    Returns
-    -------
-    (d,)
-    """
-    chains, n, d = draws.shape
-    means = draws.mean(axis=1, keepdims=True)
-    power = np.abs(np.fft.rfft(draws - means, n=2 * n, axis=1)) ** 2
-    covariance = np.fft.irfft(power, axis=1)[:, :n].mean(axis=0) / n  # (lag, d)
-    total = covariance[0] + (means.var(axis=0, ddof=1)[0] if chains > 1 else 0.0)
-    total = np.where(total > 0, total, 1.0)
-    correlation = 1.0 - (covariance[0] - covariance) / total
-    even = n - n % 2
-    pairs = correlation[:even].reshape(-1, 2, d).sum(axis=1)
-    before_negative = np.cumprod(pairs > 0, axis=0)
-    time = np.maximum(2.0 * (pairs * before_negative).sum(axis=0) - 1.0, 1.0 / n)
-    return chains * n / time
-
-
 def _some(names: list[str], most: int = 5) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def split_r_hat(draws: np.ndarray) -> np.ndarray:
-    """R-hat of the halves of the chains (Gelman et al. 2013, section 11.4), without ranks.
-
-    Parameters
-    ----------
-    draws : (chain, draw, d)
-
-    Returns
-    -------
-    (d,), NaN where nothing has moved or the spread is not finite
-    """
-    chains, n, d = draws.shape
-    half = n // 2
-    r_hat = np.empty(d)
-    with np.errstate(all="ignore"):
-        for at, block in _blocks(draws):
-            halves = block[:, n - 2 * half :].reshape(2 * chains, half, -1)
-            within = halves.var(axis=1, ddof=1).mean(axis=0)
-            between = halves.mean(axis=1).var(axis=0, ddof=1)
-            r_hat[at : at + block.shape[2]] = np.sqrt((half - 1) / half + between / within)
-    return r_hat
 
 
 def flat_dimensions(result: Result, target: Target) -> list[str]:

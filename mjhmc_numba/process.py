@@ -210,6 +210,7 @@ class Process:
                     "refresh_rate",
                     "draw_interval",
                     "integrator",
+                    "settled",
                 )
             },
             "metric": {

@@ -196,7 +196,10 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What a chain runs with: frozen after the warm-up."""
+    """What a chain runs with: frozen after the warm-up.
+
+    `settled` is False if the last draws of the warm-up asked for another refresh rate.
+    """
 
     step_size: float
     num_steps: int
@@ -204,6 +207,12 @@ class Tuned:
     draw_interval: float
     integrator: str
     metric: Metric
+    settled: bool = True
+
+    @property
+    def gradients_a_draw(self) -> float:
+        """About as many; a move that fails or goes back over known rungs costs fewer."""
+        return self.draw_interval * self.num_steps * self.stages
 
     @property
     def stages(self) -> int:

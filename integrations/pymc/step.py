@@ -296,15 +296,15 @@ class MJHMC(BlockedStep):
             "longest_stay": int(row[_STAY]),
             "n_refined": int(row[_REFINED]),
             "n_capped": int(row[_N_CAPPED]),
-            "warning": self._warning(row, diverging),
+            "warning": self._warning(row, tuned, diverging),
         }
 
-    def _warning(self, row: list[float], diverging: bool) -> SamplerWarning | None:
+    def _warning(self, row: list[float], tuned: Tuned, diverging: bool) -> SamplerWarning | None:
         """A divergence, for the record; or, once a chain, what else is wrong and what to do."""
         if self.tune:
             kind = WarningType.TUNING_DIVERGENCE
         else:
-            advice = self._advice(row)
+            advice = self._advice(row, tuned)
             if advice is not None:
                 return SamplerWarning(*advice, "warn", self.iter_count)
             kind = WarningType.DIVERGENCE
@@ -313,7 +313,7 @@ class MJHMC(BlockedStep):
         message = "An integrator step gained too much energy, or left the support."
         return SamplerWarning(kind, message, "debug", self.iter_count)
 
-    def _advice(self, row: list[float]) -> tuple[WarningType, str] | None:
+    def _advice(self, row: list[float], tuned: Tuned) -> tuple[WarningType, str] | None:
         watch = self._watch
         is_known = self._acceptance == self._acceptance  # something was tried
         if is_known and watch["draws"] < ACCEPTANCE_DRAWS:
@@ -329,6 +329,12 @@ class MJHMC(BlockedStep):
             message = (
                 "A draw was cut short at max_jumps or max_gradients, so it is not quite exact. "
                 "Lower draw_interval of MJHMC or raise these caps."
+            )
+            return WarningType.BAD_PARAMS, message
+        if not tuned.settled and self._tell("unsettled"):
+            message = (
+                "The refresh rate of a chain did not settle: its last tuning draws had quite "
+                "another extent than those that it was chosen by. Tune longer, or reparameterize."
             )
             return WarningType.BAD_PARAMS, message
         is_low = watch["draws"] == ACCEPTANCE_DRAWS and watch["acceptance"] < LOW_ACCEPTANCE

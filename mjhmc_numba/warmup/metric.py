@@ -116,9 +116,19 @@ def centre(metric: Metric, x: np.ndarray, grad: np.ndarray) -> np.ndarray:
     return x.mean(axis=0) + step
 
 
+def _excess(along: np.ndarray, slope: np.ndarray) -> float:
+    """How many times too large the variance of a few draws surely is, by their gradients.
+
+    The mean of -x d(log pi)/dx is 1 for any target (Stein's identity).
+    """
+    product = -along * slope
+    return max(1.0, float(product.mean() - 2.0 * product.std() / math.sqrt(len(product))))
+
+
 def slowest_scale(metric: Metric, x: np.ndarray, grad: np.ndarray) -> float:
     """Standard deviation along the longest whitened direction: found on one half of the draws
-    and measured on the other, both ways, so that noise does not lengthen it.
+    and measured on the other, both ways, so that noise does not lengthen it. Draws that creep
+    may still go too far in both halves; their gradients tell.
     """
     y = metric.whiten(x)
     g = metric.whiten_gradient(grad)
@@ -129,9 +139,9 @@ def slowest_scale(metric: Metric, x: np.ndarray, grad: np.ndarray) -> float:
     first, second = slice(0, half), slice(half, None)
     for found, measured in ((first, second), (second, first)):
         direction = _longest_direction(y[found])
-        spread = np.mean((y[measured] @ direction) ** 2)
-        steepness = np.mean((g[measured] @ direction) ** 2)
-        spreads.append(spread)
+        along, slope = y[measured] @ direction, g[measured] @ direction
+        spread, steepness = np.mean(along**2), np.mean(slope**2)
+        spreads.append(spread / _excess(along, slope))
         # A flat direction tells nothing by its gradient.
         scales.append(math.sqrt(spread / steepness) if steepness > 1e-30 * spread else spread)
     by_draws, by_both = math.sqrt(np.mean(spreads)), math.sqrt(np.mean(scales))

@@ -1,12 +1,15 @@
-"""Whether a chain mixes: correlation of draws that are one refresh apart."""
+"""Whether a chain mixes, and how far apart its draws have to be."""
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["lengthening", "slowness"]
+from mjhmc_numba.convergence import effective_size, slowest_dimensions
+
+__all__ = ["forgetting", "lengthening", "slowness", "thinning"]
 
 ALIKE, LONGEST = 0.7, 3.0
+WORTH, MOST = 0.25, 4
 
 
 def slowness(x: np.ndarray, lag: int) -> float:
@@ -37,3 +40,23 @@ def lengthening(alike: float) -> float:
     Their scale was then taken from directions that are not the slowest ones. Twice at 0.8.
     """
     return float(np.clip(1.0 + 10.0 * (alike - ALIKE), 1.0, LONGEST))
+
+
+def forgetting(x: np.ndarray) -> float:
+    """Draws after which the slowest dimension has forgotten where it was.
+
+    Parameters
+    ----------
+    x : (n, d), consecutive draws
+    """
+    draws = x[None, :, slowest_dimensions(x[None])]
+    return float(len(x) / effective_size(draws).min())
+
+
+def thinning(forgets: float) -> int:
+    """How many times as far apart draws should be that forget so slowly.
+
+    A draw should be worth a quarter of an independent one in the slowest dimension; it may cost
+    four times the gradients for it.
+    """
+    return int(np.clip(round(WORTH * forgets), 1, MOST))

@@ -16,7 +16,7 @@ import numpy as np
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.metric import Metric
 
-__all__ = ["WIDENED", "Guide", "covers", "enough", "fit", "grows", "moves", "wide"]
+__all__ = ["WIDENED", "Guide", "covers", "enough", "fit", "grows", "is_rough", "moves", "wide"]
 
 FEWEST_DRAWS, DRAWS_PER_DIMENSION = 50, 25
 # Too wide a Gaussian wastes moves; too narrow a one leaves the chain stuck in the tails. A chain
@@ -27,6 +27,9 @@ WIDER_VOLUME = 4.0
 # it has found all, above the second there is surely more.
 COVERED, GROWING = 1.0, 1.1
 DISTINCT = 0.35  # share of draws that are not the one before again
+# Mean squared gradient in units of the Gaussian, in every direction: 1 if that is the target, so
+# many where it has ripples whose slopes hide the large shape. Curved targets have up to some tens.
+ROUGH = 100.0
 
 
 class Guide(NamedTuple):
@@ -76,6 +79,17 @@ def _widest(metric: Metric, x: np.ndarray) -> float:
 def moves(x: np.ndarray) -> bool:
     """Whether most draws differ from the one before."""
     return bool(np.mean(np.any(np.diff(x, axis=0) != 0, axis=1)) > DISTINCT)
+
+
+def is_rough(metric: Metric, grad: np.ndarray) -> bool:
+    """Whether gradients say next to nothing of the Gaussian's shape, in no direction.
+
+    Parameters
+    ----------
+    grad : (n, d) gradients of the log density at draws
+    """
+    g = metric.whiten_gradient(grad)
+    return bool(np.linalg.eigvalsh(g.T @ g / len(g))[0] > ROUGH)
 
 
 def wide(ndim: int) -> float:

@@ -15,7 +15,7 @@ from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
-from mjhmc_numba.warmup.mixing import lengthening, slowness
+from mjhmc_numba.warmup.mixing import forgetting, lengthening, slowness, thinning
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,
@@ -35,6 +35,8 @@ _SAVED = (
     "window",
     "in_window",
     "slowest",
+    "measured",
+    "forgets",
     "draws_per_refresh",
     "cap",
     "begun",
@@ -67,6 +69,8 @@ class Recipe:
     draw_cap: int = 4000  # gradients at which a draw of the warm-up is cut short
     unrefined_share: float = 0.4  # rungs are not refined in this first part
     slow: float = 0.8  # correlation of draws a refresh apart from which a chain creeps
+    judged_by: int = 12  # draws of the final window, at least, that its settings are judged by
+    unsettled: float = 3.0  # factor by which the slowest scale is then longer
     angles: tuple = (QUARTER_TURN, 1.3)  # steps of the harmonic integrator that are tried
     shortest_angle: float = 1.25  # below it leapfrog does as well
     harmonic_accept: float = 0.9  # acceptance from which one is used
@@ -118,7 +122,8 @@ class Tuner:
         self.history = History(self.ndim, self.tune)
         self.window = 0
         self.in_window = 0
-        self.slowest = 1.0
+        self.slowest = self.measured = 1.0
+        self.forgets = math.inf
         self.draws_per_refresh = most_draws_per_refresh(self.ndim)
         self.cap = self.recipe.first_cap
         self.turning = Turning(self.settings, self.ndim, self.density_changes)
@@ -253,7 +258,7 @@ class Tuner:
             step = step_tuner.final(self.averaging)
             tuned = tuned.replace(step_size=self._bounded(tuned, step))
         if window.is_final:
-            self._freeze(process, tuned)
+            self._freeze(process, tuned, window.draws)
             return
         self.cap = min(self.cap * self.recipe.cap_growth, self.recipe.largest_cap)
         x, grad, logp = self.history.stationary_part(window.draws, self.recipe.keep_share)
@@ -263,19 +268,20 @@ class Tuner:
             tuned = self._with_new_metric(process, tuned, x, grad)
         if len(x) >= self.recipe.low_rank_from:
             scale = metric_tuner.slowest_scale(tuned.metric, x, grad)
-            self.slowest = max(scale, self.recipe.shortest_scale)
+            self.slowest = self.measured = max(scale, self.recipe.shortest_scale)
         if self.window > self.recipe.long_windows and not self.turning.turned:
             self._heed_mixing(x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, x, grad, logp)
         if self.window > self.recipe.long_windows:
-            tuned = self._choose_rotation(tuned, used, x, logp, self.plan[self.window].is_final)
+            last = self.plan[self.window].is_final
+            tuned = self._choose_rotation(tuned, used, x, grad, logp, last=last)
         self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
 
-    def _choose_rotation(self, tuned: Tuned, used: Metric, x, logp, last: bool) -> Tuned:
+    def _choose_rotation(self, tuned: Tuned, used: Metric, x, grad, logp, *, last) -> Tuned:
         gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
-        return self.turning.choose(tuned, used, x, logp, gradients, last=last)
+        return self.turning.choose(tuned, used, x, grad, logp, gradients, last=last)
 
     def _heed_mixing(self, x, tuned: Tuned) -> None:
         """Where draws a refresh apart are alike the chain creeps: give it longer to learn, and
@@ -283,6 +289,7 @@ class Tuner:
         """
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
         alike = slowness(x, lag)
+        self.forgets = forgetting(x) * tuned.gradients_a_draw
         self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
         if alike > self.recipe.slow:
             self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
@@ -451,9 +458,10 @@ class Tuner:
             x, grad, logp = self.history.stationary_part(n, self.recipe.keep_share)
             used, tuned = tuned.metric, self.turning.without(tuned)
             tuned = self._choose_integrator(process, tuned, x, grad, logp)
-            tuned = self._choose_rotation(tuned, used, x, logp, last=True)
+            tuned = self._choose_rotation(tuned, used, x, grad, logp, last=True)
+        in_final = self.in_window if self.plan[self.window].is_final else 0
         self.window = len(self.plan)
-        self._freeze(process, tuned)
+        self._freeze(process, tuned, in_final)
 
     def _bounded(self, tuned: Tuned, step: float) -> float:
         """A step size that is not longer than makes sense for the integrator."""
@@ -467,7 +475,26 @@ class Tuner:
             return min(step, self.recipe.longest_stages_step * self.slowest / tuned.stages)
         return step
 
-    def _freeze(self, process: Process, tuned: Tuned) -> None:
+    def _freeze(self, process: Process, tuned: Tuned, draws: int) -> None:
+        """For good, after so many draws of the final window, which have been made with it."""
         self.cap = self.recipe.largest_cap
-        process.configure(self._with_trajectory(tuned))
+        tuned = self._with_trajectory(tuned)
+        if draws >= self.recipe.judged_by:
+            x, grad, _ = self.history.newest(draws)
+            tuned = self._with_draws_apart(tuned, x).replace(settled=self._settled(tuned, x, grad))
+        process.configure(tuned)
         process.restart()
+
+    def _with_draws_apart(self, tuned: Tuned, x) -> Tuned:
+        """Further apart where both the draws before the final window and those in it creep."""
+        if self.settings.draw_interval is not None or not math.isfinite(self.forgets):
+            return tuned
+        forgets = min(forgetting(x), self.forgets / tuned.gradients_a_draw)
+        return tuned.replace(draw_interval=thinning(forgets) * tuned.draw_interval)
+
+    def _settled(self, tuned: Tuned, x, grad) -> bool:
+        """Whether the refresh rate still suits the slowest scale, as the last draws show it."""
+        if tuned.integrator == "rotation" or self.settings.refresh_rate is not None:
+            return True
+        now = metric_tuner.slowest_scale(tuned.metric, x, grad)
+        return now <= self.recipe.unsettled * self.measured

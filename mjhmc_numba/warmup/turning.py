@@ -25,7 +25,7 @@ HEAVIEST_TAIL = math.inf, 0.5
 @dataclass
 class Turning:
     """A wide Gaussian is tried in the middle of the warm-up: it finds what draws that crept have
-    not seen. Only one that has found all is kept to the end.
+    not seen. Only one that has found all is kept to the end, on a target with ripples.
 
     Parameters
     ----------
@@ -71,6 +71,7 @@ class Turning:
         tuned: Tuned,
         used: Metric,
         x: np.ndarray,
+        grad: np.ndarray,
         logp: np.ndarray,
         gradients: float,
         *,
@@ -82,22 +83,22 @@ class Turning:
         ----------
         tuned : what is used otherwise
         used : the Gaussian of the newest draws, if they were made with a rotation
-        x, logp : draws and their log densities
+        x, grad, logp : draws, gradients and log densities
         gradients : that an independent draw costs otherwise
         last : for the rest of the run
         """
-        chosen = self._chosen(tuned, used, x, logp, gradients, last=last)
+        chosen = self._chosen(tuned, used, x, grad, logp, gradients, last=last)
         if chosen.integrator != "rotation":
             self.turned = 0
         return chosen
 
-    def _chosen(self, tuned, used, x, logp, gradients, *, last) -> Tuned:
+    def _chosen(self, tuned, used, x, grad, logp, gradients, *, last) -> Tuned:
         if not self._free:
             return tuned.replace(integrator="rotation") if self._wanted else tuned
         enough = rotation.enough(self.ndim)
         if self.turned:  # its draws are better ones than those from before
             n = max(self.turned, enough // 2)
-            x, logp = x[-n:], logp[-n:]
+            x, grad, logp = x[-n:], grad[-n:], logp[-n:]
         covered = self.turned >= enough and rotation.covers(used, x)
         tells = rotation.moves(x) if self.turned else len(x) >= enough
         if not self._wanted and (not tells or (last and not covered)):
@@ -105,7 +106,11 @@ class Turning:
         guide = self._guide(x, logp, rotation.WIDENED if covered else rotation.wide(self.ndim))
         if guide is None:
             return tuned
-        pays = tuned.integrator != "harmonic" and _pays(guide, gradients, final=covered)
+        pays = (
+            tuned.integrator != "harmonic"
+            and _pays(guide, gradients, final=covered)
+            and (not covered or rotation.is_rough(guide.metric, grad))
+        )
         return self._about(tuned, guide) if self._wanted or pays else tuned
 
     def looks_again(self, left: int) -> bool:

@@ -1,12 +1,11 @@
 """Warnings about draws that should not be trusted, and silence about the others."""
 
-import numpy as np
 import pytest
 from numba import njit
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
-from mjhmc_numba.diagnostics import split_r_hat
+from mjhmc_numba.diagnostics import diagnose
 from tests.api.densities import FIXED, log_gamma
 
 
@@ -52,26 +51,16 @@ def test_a_stuck_chain_is_named():
     assert any(message.startswith("Chain 1 once stayed") for message in messages)
 
 
-def test_r_hat_of_equal_chains_is_one_and_of_others_is_not(seeds):
-    rng = np.random.default_rng(seeds(61))
-    draws = rng.normal(size=(4, 500, 3))
-    draws[:, :, 1] += np.arange(4)[:, None]  # chains apart
-    draws[:, :, 2] += np.linspace(0, 5, 500)  # drifting together
-    r_hat = split_r_hat(draws)
-    assert abs(r_hat[0] - 1) < 0.02
-    assert (r_hat[1:] > 1.2).all()
+def test_a_refresh_rate_that_did_not_settle_is_warned_of_by_chain():
+    result = mj.sample(log_gamma, ndim=3, seed=6, draws=200, tune=300, progress=False)
+    assert diagnose(result) == []
+    result.settings[2] = result.settings[2].replace(settled=False)
+    (message,) = diagnose(result)
+    assert message.startswith("The refresh rate of chain 2 did not settle")
+    assert "Tune longer" in message
 
 
-def test_r_hat_is_the_textbook_formula_whatever_the_block(monkeypatch, seeds):
-    draws = np.random.default_rng(seeds(62)).normal(size=(3, 101, 7))
-    halves = draws[:, 1:].reshape(6, 50, 7)
-    within = halves.var(axis=1, ddof=1).mean(axis=0)
-    between = 50 * halves.mean(axis=1).var(axis=0, ddof=1)
-    expected = np.sqrt((49 / 50 * within + between / 50) / within)
-    np.testing.assert_allclose(split_r_hat(draws), expected)
-    monkeypatch.setattr("mjhmc_numba.diagnostics.BLOCK", 1000)
-    np.testing.assert_allclose(split_r_hat(draws), expected)
-
-
-def test_r_hat_of_what_never_moved_is_no_number():
-    assert np.isnan(split_r_hat(np.ones((2, 100, 1)))).all()
+def test_scales_that_depend_on_where_a_chain_is_do_not_settle(seeds):
+    with pytest.warns(mj.SamplingWarning) as caught:
+        mj.sample(targets.funnel(10), draws=10, chains=40, seed=seeds(66), progress=False)
+    assert any("did not settle" in str(warning.message) for warning in caught)

@@ -1,8 +1,12 @@
-"""Driving step methods draw by draw, as PyMC does, without its traces and their compilation."""
+"""Driving step methods: by PyMC, or draw by draw without its traces and their compilation."""
 
 import numpy as np
+import pymc as pm
 from pymc.step_methods.compound import CompoundStep
 
+from mjhmc_numba.pymc import MJHMC
+
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
 FIXED = {"step_size": 0.5, "num_steps": 1, "refresh_rate": 0.25, "draw_interval": 2.0}
 
 
@@ -38,3 +42,10 @@ def chain(step, point, seed, draws, tune):
 def vectors(points):
     """All variables of points, one row each."""
     return np.array([np.concatenate([np.ravel(v) for v in p.values()]) for p in points])
+
+
+def sample(model, step=None, **options):
+    """A short run of `pm.sample`."""
+    options = {"draws": 20, "tune": 30, "chains": 2, "cores": 1, "random_seed": 5} | QUIET | options
+    with model:
+        return pm.sample(step=MJHMC() if step is None else step, **options)

@@ -12,6 +12,23 @@ from pytensor.graph.op import Op
 from pytensor.raise_op import Assert
 
 
+def gaussian():
+    """A correlated pair and a scale, beside a matrix: (x, s) with known moments."""
+    with pm.Model(coords={"side": ["left", "right"]}) as model:
+        x = pm.Normal("x", [1.0, -2.0], [1.0, 0.5], dims="side")
+        pm.Normal("m", x[0], 1.0, shape=(2, 2))
+        pm.Deterministic("twice", 2 * x, dims="side")
+    return model
+
+
+def wall():
+    """A normal distribution cut off where its density is largest: steps leave the support."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, initval=1.0)
+        pm.Potential("wall", pm.math.switch(x > 0, 0.0, -np.inf))
+    return model
+
+
 def regression():
     """Regression on a matrix and a number that can be changed."""
     rng = np.random.default_rng(1)

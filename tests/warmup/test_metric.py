@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mjhmc_numba import targets
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.warmup import metric as tuner
 
@@ -145,6 +146,25 @@ def test_the_slowest_scale_is_that_of_the_longest_direction(length, seeds):
 def test_noise_does_not_lengthen_the_slowest_scale(seeds):
     x, grad = gaussian(np.eye(50), 40, np.random.default_rng(seeds(91)))
     assert tuner.slowest_scale(Metric.diagonal(np.ones(50)), x, grad) < 1.7
+
+
+def test_draws_that_creep_do_not_lengthen_the_slowest_scale(seeds):
+    # A common factor of all draws: far too wide a sample of a Gaussian, as its gradients show.
+    creeping = 4.0 * np.random.default_rng(seeds(92)).normal(size=(120, 1)) * np.ones(10)
+    x = creeping + np.random.default_rng(seeds(93)).normal(size=(120, 10))
+    unit = Metric.diagonal(np.ones(10))
+    assert tuner.slowest_scale(unit, x, -x) < 2.0
+    # The same draws where they are not too wide.
+    covariance = np.eye(10) + 16.0
+    grad = -np.linalg.solve(covariance, x.T).T
+    assert tuner.slowest_scale(unit, x, grad) == pytest.approx(np.sqrt(161), rel=0.3)
+
+
+def test_ripples_do_not_shorten_the_slowest_scale(seeds):
+    target = targets.rough_well()
+    x = target.draw(np.random.default_rng(seeds(94)), 400)
+    grad = np.array([target.logp_and_grad(row)[1] for row in x])
+    assert tuner.slowest_scale(Metric.diagonal(np.ones(2)), x, grad) > 0.7 * 100.0
 
 
 def test_the_slowest_scale_of_a_flat_direction_is_finite():

@@ -94,9 +94,29 @@ def test_a_gaussian_covers_draws_that_are_narrower_and_moved(seeds):
     assert not rotation.covers(Metric.dense(4 * covariance), stuck)
 
 
+def test_only_ripples_are_rough(seeds):
+    for target, rough in {
+        targets.rough_well(): True,
+        targets.banana(): False,
+        targets.student_t(3.0, 2): False,
+        targets.correlated_gaussian([[1.0, 0.9], [0.9, 1.0]]): False,
+    }.items():
+        x, logp = draws_of(target, seeds(172), 1000)
+        grad = np.array([target.logp_and_grad(row)[1] for row in x])
+        assert rotation.is_rough(rotation.fit(x, logp).metric, grad) is rough
+
+
+def test_a_target_with_ripples_along_one_axis_is_not_rough(seeds):
+    x = np.random.default_rng(seeds(173)).normal(size=(500, 2))
+    grad = -x + np.column_stack([100.0 * np.cos(100.0 * x[:, 0]), np.zeros(500)])
+    assert not rotation.is_rough(Metric.diagonal(np.ones(2)), grad)
+
+
 def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):
     target = targets.rough_well()
-    result = mj.sample(target, seed=seeds(168), tune=1000, draws=2000, chains=6, progress=False)
+    with warnings.catch_warnings():  # of a chain that does not turn
+        warnings.simplefilter("ignore", mj.SamplingWarning)
+        result = mj.sample(target, seed=seeds(168), tune=1000, draws=2000, chains=6, progress=False)
     turning = [tuned.integrator == "rotation" for tuned in result.settings]
     assert np.mean(turning) >= 0.5
     x = result.draws[np.array(turning)] / np.sqrt(target.variance)
@@ -116,16 +136,20 @@ def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):
     ],
     ids=lambda target: target.name,
 )
-def test_smooth_targets_are_hardly_ever_turned_in(target, metric, seeds):
+def test_smooth_targets_are_not_turned_in(target, metric, seeds):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mj.SamplingWarning)
         result = mj.sample(target, seed=seeds(169), metric=metric, draws=10, progress=False)
-    assert sum(tuned.integrator == "rotation" for tuned in result.settings) <= 1
+    assert all(tuned.integrator != "rotation" for tuned in result.settings)
 
 
 def test_a_rotation_that_is_asked_for_is_learnt_and_used(seeds):
     target = targets.log_gamma([1.0, 3.0], 2)
-    result = mj.sample(target, seed=seeds(170), integrator="rotation", draws=4000, progress=False)
+    with warnings.catch_warnings():  # of long stays in the tail, for which it was not made
+        warnings.simplefilter("ignore", mj.SamplingWarning)
+        result = mj.sample(
+            target, seed=seeds(170), integrator="rotation", draws=4000, progress=False
+        )
     assert all(tuned.integrator == "rotation" for tuned in result.settings)
     means = result.draws.mean(axis=1)
     error = means.std(axis=0, ddof=1) / 2

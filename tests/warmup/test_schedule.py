@@ -7,7 +7,6 @@ import pytest
 
 from mjhmc_numba.warmup import history as history_module
 from mjhmc_numba.warmup.history import History
-from mjhmc_numba.warmup.mixing import lengthening, slowness
 from mjhmc_numba.warmup.schedule import windows
 from mjhmc_numba.warmup.trajectory import plan
 
@@ -143,31 +142,7 @@ def test_a_saved_history_goes_on_as_if_never_saved(small_memory):
     assert history.total == other.total
 
 
-# --- Mixing
-
-
-def autoregression(correlation, seed, n=4000):
-    noise = np.random.default_rng(seed).normal(size=n) * math.sqrt(1 - correlation**2)
-    x = np.zeros(n)
-    for k in range(1, n):
-        x[k] = correlation * x[k - 1] + noise[k]
-    return x
-
-
-def test_slowness_is_the_largest_autocorrelation_at_the_lag(seeds):
-    x = np.column_stack([autoregression(c, seeds(190, k)) for k, c in enumerate((0.9, 0.2, -0.8))])
-    assert slowness(x, 1) == pytest.approx(0.9, abs=0.05)
-    assert slowness(x, 4) == pytest.approx(0.9**4, abs=0.1)
-    assert slowness(x[:, 2:], 1) == pytest.approx(-0.8, abs=0.06)
-
-
-def test_a_chain_that_stands_still_is_as_slow_as_can_be():
-    assert slowness(np.ones((100, 2)), 1) == 1.0
-
-
-@pytest.mark.parametrize(("alike", "factor"), [(-1.0, 1.0), (0.7, 1.0), (0.8, 2.0), (0.99, 3.0)])
-def test_paths_are_lengthened_where_draws_stay_alike(alike, factor):
-    assert lengthening(alike) == pytest.approx(factor)
+# --- Trajectories
 
 
 def test_long_paths_have_more_draws():

@@ -11,6 +11,7 @@ from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.tuner import first_guess
+from tests.synthetic import autoregression
 
 GIVEN = {
     "step_size": 0.21,
@@ -123,3 +124,33 @@ def test_a_warm_up_ends_with_the_users_own_caps(seeds):
     assert process["max_gradients"] == 123_456
     assert process["max_jumps"] == 7_890
     assert process["refine_levels"] == settings.refine_levels
+
+
+@pytest.mark.parametrize(
+    ("rho", "given", "times"), [(0.0, {}, 1), (0.95, {}, 4), (0.95, {"draw_interval": 2.0}, 1)]
+)
+def test_draws_that_creep_are_taken_further_apart(rho, given, times, seeds):
+    settings = Settings(integrator="leapfrog", **given)
+    process, tuner = warm_up(as_target(targets.gaussian([1.0, 1.0])), settings, 400, seeds(112))
+    before = process.tuned.draw_interval
+    x = autoregression([rho, 0.0], 200, np.random.default_rng(seeds(113)), chains=1)[0]
+    for row in x:
+        tuner.history.append(row, -row, 0.0)
+    # Draws of the final window alone do not decide it, nor do those before it alone.
+    for forgets, apart in ((1e6, times), (1.0, 1)):
+        tuner.forgets = forgets
+        tuner._freeze(process, process.tuned, len(x))
+        assert process.tuned.draw_interval == apart * before
+
+
+def test_a_refresh_rate_that_the_last_draws_contradict_has_not_settled(seeds):
+    target = as_target(targets.gaussian([1.0, 1.0]))
+    settings = Settings(integrator="leapfrog")
+    process, tuner = warm_up(target, settings, 400, seeds(114))
+    assert process.tuned.settled
+    x = np.random.default_rng(seeds(115)).normal(size=(48, 2))
+    for widened, settled in ((1.0, True), (10.0, False)):
+        for row in widened * x:
+            tuner.history.append(row, -row / widened**2, 0.0)
+        tuner._freeze(process, process.tuned, len(x))
+        assert process.tuned.settled is settled

@@ -1,0 +1,89 @@
+"""How many independent draws some chains are worth, and whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+__all__ = ["effective_size", "slowest_dimensions", "split_r_hat"]
+
+LOOKED_AT = 16  # dimensions whose effective size is worth computing
+BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
+
+
+def slowest_dimensions(draws: np.ndarray) -> np.ndarray:
+    """Some dimensions in which successive draws are most alike: a cheap first look.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d)
+
+    Returns
+    -------
+    indices, the slowest first
+    """
+    alike = np.empty(draws.shape[2])
+    for at, block in _blocks(draws):
+        centred = block - block.mean(axis=(0, 1))
+        product = np.einsum("ijk,ijk->k", centred[:, 1:], centred[:, :-1])
+        total = np.einsum("ijk,ijk->k", centred, centred)
+        alike[at : at + block.shape[2]] = product / np.where(total > 0, total, 1.0)
+    return np.argsort(-alike)[:LOOKED_AT]
+
+
+def _blocks(draws: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The draws, some dimensions at a time: (first dimension, block)."""
+    width = max(BLOCK // (draws.shape[0] * draws.shape[1]), 1)
+    for at in range(0, draws.shape[2], width):
+        yield at, draws[:, :, at : at + width]
+
+
+def effective_size(draws: np.ndarray) -> np.ndarray:
+    """Number of independent draws with the same variance of the mean.
+
+    Autocorrelations of all chains up to Geyer's (1992) first negative pair.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d)
+
+    Returns
+    -------
+    (d,)
+    """
+    chains, n, d = draws.shape
+    means = draws.mean(axis=1, keepdims=True)
+    power = np.abs(np.fft.rfft(draws - means, n=2 * n, axis=1)) ** 2
+    covariance = np.fft.irfft(power, axis=1)[:, :n].mean(axis=0) / n  # (lag, d)
+    total = covariance[0] + (means.var(axis=0, ddof=1)[0] if chains > 1 else 0.0)
+    total = np.where(total > 0, total, 1.0)
+    correlation = 1.0 - (covariance[0] - covariance) / total
+    even = n - n % 2
+    pairs = correlation[:even].reshape(-1, 2, d).sum(axis=1)
+    before_negative = np.cumprod(pairs > 0, axis=0)
+    time = np.maximum(2.0 * (pairs * before_negative).sum(axis=0) - 1.0, 1.0 / n)
+    return chains * n / time
+
+
+def split_r_hat(draws: np.ndarray) -> np.ndarray:
+    """R-hat of the halves of the chains (Gelman et al. 2013, section 11.4), without ranks.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d)
+
+    Returns
+    -------
+    (d,), NaN where nothing has moved or the spread is not finite
+    """
+    chains, n, d = draws.shape
+    half = n // 2
+    r_hat = np.empty(d)
+    with np.errstate(all="ignore"):
+        for at, block in _blocks(draws):
+            halves = block[:, n - 2 * half :].reshape(2 * chains, half, -1)
+            within = halves.var(axis=1, ddof=1).mean(axis=0)
+            between = halves.mean(axis=1).var(axis=0, ddof=1)
+            r_hat[at : at + block.shape[2]] = np.sqrt((half - 1) / half + between / within)
+    return r_hat
