@@ -2,6 +2,7 @@
 
     python efficiency.py                            # built-in targets
     python efficiency.py --bench DIR                # the PyMC models of a folder, see problems.py
+    python efficiency.py --bench case_studies --out results/case_studies.csv
     python efficiency.py --models normal_10,banana --samplers mjhmc --seeds 1,2
     python efficiency.py report                     # RESULTS.md and pictures from the CSV files
 

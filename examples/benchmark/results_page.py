@@ -1,4 +1,4 @@
-"""RESULTS.md and its pictures, from the CSV files of efficiency.py and ablation.py."""
+"""RESULTS.md and its pictures, from the CSV files of efficiency.py, modes.py and ablation.py."""
 
 from __future__ import annotations
 
@@ -375,6 +375,37 @@ def weak_text(table: Table) -> str:
     )
 
 
+# ---------------------------------------------------------------- case studies
+
+
+def case_studies_text(table: Table) -> str:
+    """Ratios and R-hats on the models of case_studies/, from case_studies.csv."""
+    columns = {
+        "better, after warm-up": "per_1000_draws",
+        "better, all": "per_1000_all",
+        "squares, better": "squares_per_1000_draws",
+    }
+    rows = []
+    for model in table.models:
+        ratios = [table.ratio(model, column, peer="better") for column in columns.values()]
+        mixed = all(table.is_mixed(model, s) for s in (OURS, DEFAULT, LOW_RANK))
+        r_hats = [table.largest(model, s, "r_hat") for s in (OURS, DEFAULT, LOW_RANK)]
+        shown = ["" if value is None else f"{value:.3f}" for value in r_hats]
+        rows.append([model + ("" if mixed else " †"), *map(number, ratios), *shown])
+    means = [
+        number(geometric_mean(table.ratios(column, peer="better").values()))
+        for column in columns.values()
+    ]
+    rows.append(["**geometric mean**", *(f"**{mean}**" for mean in means), "", "", ""])
+    seeds = len({row["seed"] for row in table.rows})
+    header = ["model", *columns, "R-hat", "nutpie's R-hat", "low-rank R-hat"]
+    return (
+        "## Case studies\n\nOurs / the better of nutpie's modes on models in the manner of "
+        f"well-known case studies, with simulated data (`case_studies/`); {seeds} seeds. R-hat is "
+        "the largest over parameters and seeds.\n\n" + markdown(header, rows)
+    )
+
+
 # ----------------------------------------------------------------------- modes
 
 
@@ -547,6 +578,9 @@ def write(efficiency: Path, ablation: Path, page: Path) -> None:
     if remarks.exists():
         parts.append(remarks.read_text().strip())
     parts += [ratios_text(table), weak_text(table)]
+    case_studies = efficiency.with_name("case_studies.csv")
+    if case_studies.exists():
+        parts.append(case_studies_text(Table(read(case_studies))))
     draw_ratios(table, efficiency.with_suffix(".png"))
     if ablation.exists():
         rows = read(ablation)

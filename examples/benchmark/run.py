@@ -40,6 +40,19 @@ Peak memory of the process, above what it had after importing and compiling, ove
 output (draws and statistics).""",
 }
 
+# Of `pymc_speed.py`, which needs a folder of PyMC models and is run by hand.
+OF_MODELS = {
+    "pymc_gradients": """## PyMC models: time per gradient beside nutpie
+
+Whole runs of one chain (1000 draws after 1000 of warm-up) on one thread, in turn: wall time over
+gradients, with all that is done between gradients, before and after. The bar is for models whose
+gradient takes nutpie 10 microseconds or more.""",
+    "pymc_startup": """## PyMC models: from the model to the first draw
+
+Fresh processes; for "new" PyTensor's cache has not seen the model, for "again" the same script has
+run before. The kernel is in its cache.""",
+}
+
 
 def processor() -> str:
     """The processor's name, where the system tells."""
@@ -67,7 +80,7 @@ def write_page() -> None:
         f"{mjhmc_numba.__version__}"
     )
     parts = ["# Speed", INTRODUCTION, f"{processor()}, {os.cpu_count()} cores; {versions}."]
-    for name, text in PROGRAMS.items():
+    for name, text in (PROGRAMS | OF_MODELS).items():
         path = RESULTS / f"{name}.csv"
         if path.exists():
             parts += [text, table(path)]

@@ -8,7 +8,7 @@ from mjhmc_numba.convergence import effective_size, slowest_dimensions
 
 __all__ = ["forgetting", "lengthening", "slowness", "thinning"]
 
-ALIKE, LONGEST = 0.7, 3.0
+ALIKE, LONGEST = 0.6, 2.0
 WORTH, MOST = 0.25, 4
 
 
@@ -37,9 +37,9 @@ def slowness(x: np.ndarray, lag: int) -> float:
 def lengthening(alike: float) -> float:
     """How much longer paths should be where draws a path apart are correlated by so much.
 
-    Their scale was then taken from directions that are not the slowest ones. Twice at 0.8.
+    Their scale was then taken from directions that are not the slowest ones. Twice from 0.8 on.
     """
-    return float(np.clip(1.0 + 10.0 * (alike - ALIKE), 1.0, LONGEST))
+    return float(np.clip(1.0 + 5.0 * (alike - ALIKE), 1.0, LONGEST))
 
 
 def forgetting(x: np.ndarray) -> float:

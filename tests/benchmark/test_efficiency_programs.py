@@ -180,6 +180,18 @@ def test_the_centred_funnel_is_shown_but_not_judged(results_page, tmp_path):
     assert "| funnel_centered (not judged) |" in page
 
 
+def test_case_studies_have_a_table_of_their_own(results_page, tmp_path):
+    studies = [row("a", "mjhmc", per_1000_draws=400, r_hat=1.002), row("b", "mjhmc", r_hat=1.2)]
+    studies += [row(model, sampler) for model in "ab" for sampler in ("nutpie", "nutpie_lowrank")]
+    write_rows(tmp_path / "case_studies.csv", studies)
+    page = make_page(results_page, tmp_path, [row("c", "mjhmc"), row("c", "nutpie")])
+    section = page.split("## Case studies")[1].split("\n## ")[0]
+    assert bar(section, "a |")[1:] == ["4.00", "1.00", "1.00", "1.002", "1.001", "1.001"]
+    assert bar(section, "b †")[1] == "1.00"
+    assert bar(section, "**geometric mean**")[1] == "**2.00**"
+    assert "case" not in page.split("## The bars")[1].split("\n## ")[0]
+
+
 def test_chains_in_minor_modes_are_counted_over_the_seeds(results_page):
     rows = [
         {"model": "lotka", "sampler": sampler, "chains": "4", "minor_chains": minor}

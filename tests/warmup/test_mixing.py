@@ -23,7 +23,9 @@ def test_a_chain_that_stands_still_is_as_slow_as_can_be():
     assert thinning(forgetting(np.ones((100, 2)))) == 4
 
 
-@pytest.mark.parametrize(("alike", "factor"), [(-1.0, 1.0), (0.7, 1.0), (0.8, 2.0), (0.99, 3.0)])
+@pytest.mark.parametrize(
+    ("alike", "factor"), [(-1.0, 1.0), (0.6, 1.0), (0.7, 1.5), (0.8, 2.0), (0.99, 2.0)]
+)
 def test_paths_are_lengthened_where_draws_stay_alike(alike, factor):
     assert lengthening(alike) == pytest.approx(factor)
 
