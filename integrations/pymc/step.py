@@ -18,6 +18,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from mjhmc_numba.api import check_fixed, choose_settings
+from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.pymc.density import ModelDensity
@@ -107,7 +108,7 @@ class MJHMC(BlockedStep):
         self.density = ModelDensity(
             model, vars, initial_point=initial_point, compile_kwargs=compile_kwargs
         )
-        self.settings.fixed_metric(self.density.ndim)  # raises if it does not fit
+        metric = self.settings.fixed_metric(self.density.ndim)  # raises if it does not fit
         self.vars = self.density.value_vars
         self.jitter = jitter
         self.rng = get_random_generator(rng)
@@ -122,6 +123,12 @@ class MJHMC(BlockedStep):
             )
         ]
         self._begin_chain(tune)
+        if self.settings.integrator == "rotation" and metric is None and not self._is_alone:
+            raise SettingsError(
+                "integrator='rotation' turns about a Gaussian like the whole target, which cannot "
+                f"be learnt for {', '.join(self._names)} beside other variables that move. Leave "
+                "integrator= out, or give metric=, a Metric with its centre."
+            )
         # Compiled here and not in a worker, so that forked workers find the machine code.
         self._target: Target | None = self.density.target()
         Process.compile_kernel()

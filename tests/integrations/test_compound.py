@@ -17,6 +17,8 @@ from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.hmc import NUTS
 from pymc.step_methods.state import equal_dataclass_values
 
+from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
 from mjhmc_numba.pymc import MJHMC
 from tests.integrations.chains import FIXED, begin, chain, run, vectors
@@ -75,6 +77,21 @@ def test_a_gaussian_beside_a_switch_has_the_exact_moments(seeds, other, is_first
         steps = [MJHMC(["x"], tune=TUNE), other([model["k"]])]
         step = CompoundStep(steps if is_first else steps[::-1])
     drawn = draw(step, model, seeds, 90 + is_first)
+    k, x = drawn["k"].astype(float), drawn["x"]
+    for values, truth in zip((k, x, x**2, k * x), switched_moments(), strict=True):
+        assert abs(batch_z(values, truth)) < 5
+
+
+def test_a_rotation_beside_a_switch_needs_a_gaussian_of_the_users(seeds):
+    model = switched()
+    with model:
+        with pytest.raises(SettingsError, match=r"cannot be learnt for x beside .* give metric="):
+            MJHMC(["x"], integrator="rotation")
+        wide = Metric.diagonal([2.0**2]).centred([0.3])
+        rotating = MJHMC(["x"], tune=TUNE, integrator="rotation", metric=wide)
+        step = CompoundStep([rotating, BinaryGibbsMetropolis([model["k"]])])
+    drawn = draw(step, model, seeds, 98)
+    assert rotating._process.tuned.integrator == "rotation"
     k, x = drawn["k"].astype(float), drawn["x"]
     for values, truth in zip((k, x, x**2, k * x), switched_moments(), strict=True):
         assert abs(batch_z(values, truth)) < 5
