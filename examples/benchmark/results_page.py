@@ -385,18 +385,19 @@ def case_studies_text(table: Table) -> str:
         "better, all": "per_1000_all",
         "squares, better": "squares_per_1000_draws",
     }
+    samplers = (OURS, DEFAULT, LOW_RANK)
+    mixed = [m for m in table.models if all(table.is_mixed(m, s) for s in samplers)]
     rows = []
     for model in table.models:
         ratios = [table.ratio(model, column, peer="better") for column in columns.values()]
-        mixed = all(table.is_mixed(model, s) for s in (OURS, DEFAULT, LOW_RANK))
-        r_hats = [table.largest(model, s, "r_hat") for s in (OURS, DEFAULT, LOW_RANK)]
+        r_hats = [table.largest(model, s, "r_hat") for s in samplers]
         shown = ["" if value is None else f"{value:.3f}" for value in r_hats]
-        rows.append([model + ("" if mixed else " †"), *map(number, ratios), *shown])
-    means = [
-        number(geometric_mean(table.ratios(column, peer="better").values()))
-        for column in columns.values()
-    ]
-    rows.append(["**geometric mean**", *(f"**{mean}**" for mean in means), "", "", ""])
+        rows.append([model + ("" if model in mixed else " †"), *map(number, ratios), *shown])
+    means = []
+    for column in columns.values():
+        known = table.ratios(column, peer="better")
+        means.append(number(geometric_mean(known[m] for m in mixed if m in known)))
+    rows.append(["**geometric mean without †**", *(f"**{mean}**" for mean in means), "", "", ""])
     seeds = len({row["seed"] for row in table.rows})
     header = ["model", *columns, "R-hat", "nutpie's R-hat", "low-rank R-hat"]
     return (
