@@ -3,9 +3,9 @@
     python pymc_speed.py --bench DIR [--models a,b]      # the PyMC models of a folder
     python pymc_speed.py --bench DIR --what startup
 
-Time per gradient: whole runs of one chain on one thread, warm-up included, in turn; wall time over
-gradients, so that all that a sampler does between gradients counts. The bar is for models that are
-not small. Start-up: fresh processes that
+Time per gradient: of one chain on one thread, what a long run takes more than a short one with the
+same warm-up, over the gradients that it makes more. All that is done for a draw counts, what is
+done once a run does not. The bar is for models that are not small. Start-up: fresh processes that
 build the model, compile it and make one draw, with the kernel in its cache; for "new" PyTensor's
 cache has not seen the model, for "again" the same script has run before.
 """
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import problems
@@ -26,7 +27,7 @@ from measure import interleaved, ratio, report, verdict
 
 GRADIENT_BAR, STARTUP_BAR, AGAIN_BAR = 1.1, 1.0, 0.5
 SMALL = 10.0  # microseconds of nutpie's gradient below which a model is small and has no bar
-DRAWS, TUNE = 1000, 1000
+DRAWS, TUNE = (500, 2500), 500
 
 STARTUP = """
 import sys, time, warnings
@@ -50,62 +51,72 @@ print(time.perf_counter() - began)
 """
 
 
-def time_mjhmc(compiled) -> float:
-    """Seconds per gradient."""
-    began = time.perf_counter()
-    data = compiled.sample(
-        draws=DRAWS,
+def run_mjhmc(compiled, draws: int):
+    return compiled.sample(
+        draws=draws,
         tune=TUNE,
         chains=1,
         cores=1,
         random_seed=1,
         progressbar=False,
-        discard_tuned_samples=False,
         compute_convergence_checks=False,
     )
-    seconds = time.perf_counter() - began
-    groups = ("sample_stats", "warmup_sample_stats")
-    return seconds / sum(float(data[group]["n_steps"].sum()) for group in groups)
 
 
-def time_nutpie(compiled) -> float:
-    """Seconds per gradient."""
+def run_nutpie(compiled, draws: int, **options):
     import nutpie
 
-    began = time.perf_counter()
-    data = nutpie.sample(
+    return nutpie.sample(
         compiled,
-        draws=DRAWS,
+        draws=draws,
         tune=TUNE,
         chains=1,
         cores=1,
         seed=1,
         progress_bar=False,
-        save_warmup=True,
+        **options,
     )
-    seconds = time.perf_counter() - began
-    groups = ("sample_stats", "warmup_sample_stats")
-    return seconds / sum(float(data[group]["n_steps"].sum()) for group in groups)
+
+
+def time_gradient(run: Callable) -> float:
+    """Seconds per gradient: what a long run takes more than a short one with the same warm-up."""
+    seconds, count = [], []
+    for draws in DRAWS:
+        began = time.perf_counter()
+        data = run(draws)
+        seconds.append(time.perf_counter() - began)
+        count.append(float(data["sample_stats"]["n_steps"].sum()))
+    return (seconds[1] - seconds[0]) / (count[1] - count[0])
 
 
 def gradients(name: str, bench: Path, repeats: int) -> dict:
     """A row of times per gradient."""
+    import nutpie
+
     from mjhmc_numba.pymc import compile as compile_model
 
     problem = problems.load(name, bench)
     ours, theirs = compile_model(problem.model), problem.nutpie_model[0]
+    low_rank = problems.low_rank_options(nutpie.sample)
     costs = interleaved(
-        {"mjhmc": lambda: time_mjhmc(ours), "nutpie": lambda: time_nutpie(theirs)}, repeats
+        {
+            "mjhmc": lambda: time_gradient(lambda draws: run_mjhmc(ours, draws)),
+            "nutpie": lambda: time_gradient(lambda draws: run_nutpie(theirs, draws)),
+            "low-rank nutpie": lambda: time_gradient(
+                lambda draws: run_nutpie(theirs, draws, **low_rank)
+            ),
+        },
+        repeats,
     )
+    shown = {f"{what} us": 1e6 * statistics.median(values) for what, values in costs.items()}
     value = ratio(costs, "mjhmc", "nutpie")
-    theirs_us = 1e6 * statistics.median(costs["nutpie"])
-    bar = GRADIENT_BAR if theirs_us >= SMALL else None
+    bar = GRADIENT_BAR if shown["nutpie us"] >= SMALL else None
     return {
         "model": name,
         "dimensions": problem.dim,
-        "mjhmc us": 1e6 * statistics.median(costs["mjhmc"]),
-        "nutpie us": theirs_us,
-        "ratio": value,
+        **shown,
+        "mjhmc / low-rank nutpie": ratio(costs, "mjhmc", "low-rank nutpie"),
+        "mjhmc / nutpie": value,
         "bar": bar,
         "verdict": verdict(value, bar),
         "load": os.getloadavg()[0],

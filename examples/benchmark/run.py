@@ -44,9 +44,9 @@ output (draws and statistics).""",
 OF_MODELS = {
     "pymc_gradients": """## PyMC models: time per gradient beside nutpie
 
-Whole runs of one chain (1000 draws after 1000 of warm-up) on one thread, in turn: wall time over
-gradients, with all that is done between gradients, before and after. The bar is for models whose
-gradient takes nutpie 10 microseconds or more.""",
+Of one chain on one thread: the time of 2000 more draws after the same warm-up, over the gradients
+that they take, with all that is done between gradients. Ours have a low-rank metric, as nutpie's in
+its low-rank mode. The bar is for models whose gradient takes nutpie 10 microseconds or more.""",
     "pymc_startup": """## PyMC models: from the model to the first draw
 
 Fresh processes; for "new" PyTensor's cache has not seen the model, for "again" the same script has
