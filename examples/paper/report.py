@@ -74,7 +74,7 @@ def verdicts(claims: dict) -> dict[str, str]:
     out = {
         "gap_faster": words[faster],
         "gap_half": words[1 if half >= 0 else -1],
-        "experts": words[poe.pop()] if len(poe) == 1 else "**holds in part**",
+        "experts": "**holds in part**" if 1 in poe and len(poe) > 1 else words[min(poe)],
     }
     for period in (8, 4):
         for choice in ("published", "reoptimised"):

@@ -41,3 +41,28 @@ def test_numbers_are_written_plainly(value, text):
 
 def test_a_table_has_a_line_for_each_row():
     assert markdown([{"a": "x", "b": 1}]).splitlines() == ["| a | b |", "|---|--:|", "| x | 1 |"]
+
+
+@pytest.mark.parametrize(
+    ("means", "squares", "verdict"),
+    [
+        (1.2, 1.3, "**holds**"),
+        (1.2, 1.0, "**holds in part**"),
+        (1.2, 0.8, "**holds in part**"),
+        (1.0, 1.0, "**undecided** within two standard errors"),
+        (1.0, 0.8, "**fails**"),
+        (0.8, 0.9, "**fails**"),
+    ],
+)
+def test_a_claim_of_two_numbers_holds_in_part_only_if_one_is_ahead(means, squares, verdict):
+    claims = {
+        "spectral_gap": {"gap_real": 2.0, "gap_real_error": 0.1},
+        "rough_well": {},
+        "experts": {
+            "ess_mean_ratio": means,
+            "ess_mean_ratio_error": 0.02,
+            "ess_square_ratio": squares,
+            "ess_square_ratio_error": 0.02,
+        },
+    }
+    assert report.verdicts(claims)["experts"] == verdict
