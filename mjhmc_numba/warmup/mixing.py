@@ -8,8 +8,8 @@ from mjhmc_numba.convergence import effective_size, slowest_dimensions
 
 __all__ = ["forgetting", "lengthening", "slowness", "thinning"]
 
-ALIKE, LONGEST = 0.6, 2.0
-WORTH, MOST = 0.25, 4
+ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and how much at most
+WORTH, MOST = 0.25, 4  # of an independent draw that one should be; times further apart for it
 
 
 def slowness(x: np.ndarray, lag: int) -> float:

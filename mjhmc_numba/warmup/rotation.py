@@ -82,7 +82,7 @@ def moves(x: np.ndarray) -> bool:
 
 
 def is_rough(metric: Metric, grad: np.ndarray) -> bool:
-    """Whether gradients say next to nothing of the Gaussian's shape, in no direction.
+    """Whether, in every direction, gradients say next to nothing of the Gaussian's shape.
 
     Parameters
     ----------

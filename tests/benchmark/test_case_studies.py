@@ -1,28 +1,20 @@
 """The case studies of the benchmark: what `problems.py` asks of a folder of models."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
-PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "benchmark"
+from tests.benchmark.programs import PROGRAMS, importable
 
 
 @pytest.fixture(scope="module")
 def studies():
     """`MODELS`, imported as the programs do."""
-    before = set(sys.modules)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(PROGRAMS))
+    with importable():
         import problems
 
         yield problems.bench_models(PROGRAMS / "case_studies")
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(PROGRAMS)):
-            del sys.modules[name]
 
 
 @pytest.fixture(scope="module")

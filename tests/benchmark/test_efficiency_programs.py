@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = Path(__file__).resolve().parents[2] / "examples" / "benchmark"
+from tests.benchmark.programs import PROGRAMS, importable
+
 SMALL = ("--draws", "60", "--tune", "100", "--seeds", "1")
 
 SCORES = {
@@ -47,16 +48,12 @@ def efficiency_csv(tmp_path_factory):
 
 
 @pytest.fixture
-def results_page(monkeypatch):
+def results_page():
     """The module, imported as the programs do."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(PROGRAMS))
-    import results_page
+    with importable():
+        import results_page
 
-    yield results_page
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(PROGRAMS)):
-            del sys.modules[name]
+        yield results_page
 
 
 def write_rows(path: Path, rows: list[dict]) -> Path:

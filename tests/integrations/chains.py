@@ -2,10 +2,18 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 from pymc.step_methods.compound import CompoundStep
 
 from mjhmc_numba.pymc import MJHMC
 
+# Marks for what others warn of, and nobody here can help.
+OTHERS_WARN = [
+    # PyTensor from pip says so when it compiles a matrix product.
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+    # Python 3.12 on a fork in a process with threads, such as those of the progress bars.
+    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
+]
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 FIXED = {"step_size": 0.5, "num_steps": 1, "refresh_rate": 0.25, "draw_interval": 2.0}
 

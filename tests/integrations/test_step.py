@@ -14,15 +14,10 @@ from pymc.step_methods.state import equal_dataclass_values
 
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc import MJHMC
-from tests.integrations.chains import FIXED, begin, chain, run, sample, vectors
+from tests.integrations.chains import FIXED, OTHERS_WARN, begin, chain, run, sample, vectors
 from tests.statistical.estimates import batch_z
 
-pytestmark = [
-    # PyTensor from pip says so when it compiles a matrix product.
-    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
-    # Python 3.12 on a fork in a process with threads, such as those of the progress bars.
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
+pytestmark = OTHERS_WARN
 
 
 def assert_same_draws(a, b):

@@ -15,14 +15,9 @@ from mjhmc_numba.pymc.errors import (
     UnknownVariableError,
 )
 from tests.integrations import models
-from tests.integrations.chains import FIXED, begin, run, sample
+from tests.integrations.chains import FIXED, OTHERS_WARN, begin, run, sample
 
-pytestmark = [
-    # PyTensor from pip says so when it compiles a matrix product.
-    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
-    # Python 3.12 on a fork in a process with threads, such as those of the progress bars.
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
+pytestmark = OTHERS_WARN
 
 
 def test_an_unknown_option_is_named(model):

@@ -15,14 +15,9 @@ from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.pymc.step import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.integrations import models
-from tests.integrations.chains import FIXED, begin, run, sample
+from tests.integrations.chains import FIXED, OTHERS_WARN, begin, run, sample
 
-pytestmark = [
-    # PyTensor from pip says so when it compiles a matrix product.
-    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
-    # Python 3.12 on a fork in a process with threads, such as those of the progress bars.
-    pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
-]
+pytestmark = OTHERS_WARN
 
 
 def test_statistics_are_those_that_are_declared(model):
