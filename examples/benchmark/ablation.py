@@ -17,7 +17,7 @@ import problems
 from effective import Run, score
 from efficiency import append_row, text
 from measure import RESULTS
-from results_page import read
+from results_table import read
 
 import mjhmc_numba as mj
 from mjhmc_numba.settings import INTEGRATORS

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.metadata
 import math
-import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from problems import BUILT_IN
+from results_pictures import draw_ablation, draw_ratios
+from results_table import (
+    DEFAULT,
+    LOW_RANK,
+    NOT_JUDGED,
+    OURS,
+    OURS_DIAG,
+    RATIOS,
+    Table,
+    geometric_mean,
+    read,
+)
 
-OURS, OURS_DIAG, DEFAULT, LOW_RANK = "mjhmc", "mjhmc_diag", "nutpie", "nutpie_lowrank"
-# Reported, but no part of the bars.
-NOT_JUDGED = {"funnel_centered": "no fixed step size fits it, and no sampler here mixes on it"}
-MIXED = 1.05  # an R-hat above it makes an effective sample size meaningless
 CONVERGED = 1.01
 LARGEST_Z = 4.5  # of the worst of up to hundreds of parameters
 
@@ -30,61 +35,6 @@ search for a start and a first step. Seeds are averaged geometrically. `nutpie` 
 defaults (a diagonal metric), the *better* mode is the better of that and its low-rank mode, model
 by model and measure by measure. † An R-hat above 1.05: the effective sample size means nothing
 there. {versions}"""
-
-
-class Table:
-    """The rows of efficiency.csv, by model and sampler."""
-
-    def __init__(self, rows: Sequence[dict[str, str]]):
-        self.rows = rows
-        self.models = list(dict.fromkeys(row["model"] for row in rows))
-        bench = [m for m in self.models if m not in BUILT_IN]
-        self.judged = [m for m in bench or self.models if m not in NOT_JUDGED]
-
-    def values(self, model: str, sampler: str, column: str) -> list[float]:
-        """One value for each seed, where there is one."""
-        chosen = [r for r in self.rows if r["model"] == model and r["sampler"] == sampler]
-        return [float(row[column]) for row in chosen if row[column] != ""]
-
-    def typical(self, model: str, sampler: str, column: str) -> float | None:
-        """Geometric mean over the seeds."""
-        return geometric_mean(self.values(model, sampler, column))
-
-    def largest(self, model: str, sampler: str, column: str) -> float | None:
-        return max(self.values(model, sampler, column), default=None)
-
-    def better(self, model: str, column: str) -> float | None:
-        """That of nutpie's modes which does better; None unless both were run."""
-        default = self.typical(model, DEFAULT, column)
-        low_rank = self.typical(model, LOW_RANK, column)
-        return None if default is None or low_rank is None else max(default, low_rank)
-
-    def ratio(self, model: str, column: str, ours: str = OURS, peer: str = DEFAULT):
-        """Ours over nutpie's; `peer` may be "better"."""
-        mine = self.typical(model, ours, column)
-        theirs = (
-            self.better(model, column) if peer == "better" else self.typical(model, peer, column)
-        )
-        return mine / theirs if mine is not None and theirs is not None else None
-
-    def ratios(self, column: str, ours: str = OURS, peer: str = DEFAULT) -> dict[str, float]:
-        """For all models that count."""
-        pairs = {model: self.ratio(model, column, ours, peer) for model in self.judged}
-        return {model: value for model, value in pairs.items() if value is not None}
-
-    def is_mixed(self, model: str, sampler: str) -> bool:
-        seen = self.values(model, sampler, "r_hat")
-        return not seen or statistics.median(seen) <= MIXED
-
-
-def geometric_mean(values: Iterable[float]) -> float | None:
-    logs = [math.log(max(value, 1e-9)) for value in values]
-    return math.exp(sum(logs) / len(logs)) if logs else None
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -242,17 +192,6 @@ def bars_text(table: Table) -> str:
 
 
 # ---------------------------------------------------------------------- tables
-
-RATIOS: list[tuple[str, Callable[[Table, str], float | None]]] = [
-    ("default, after warm-up", lambda t, m: t.ratio(m, "per_1000_draws")),
-    ("better, after warm-up", lambda t, m: t.ratio(m, "per_1000_draws", peer="better")),
-    ("default, all", lambda t, m: t.ratio(m, "per_1000_all")),
-    ("better, all", lambda t, m: t.ratio(m, "per_1000_all", peer="better")),
-    ("squares, default", lambda t, m: t.ratio(m, "squares_per_1000_draws")),
-    ("squares, better", lambda t, m: t.ratio(m, "squares_per_1000_draws", peer="better")),
-    ("diagonal / diagonal", lambda t, m: t.ratio(m, "per_1000_draws", ours=OURS_DIAG)),
-    ("warm-up gradients", lambda t, m: t.ratio(m, "gradients_warmup")),
-]
 
 
 def ratios_text(table: Table) -> str:
@@ -478,80 +417,6 @@ def ablation_text(rows: Sequence[dict[str, str]]) -> str:
     )
 
 
-# -------------------------------------------------------------------- pictures
-
-
-def _axes(rows: int):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 1.4 + 0.32 * rows), layout="constrained")
-    axes.set_xscale("log")
-    axes.axvline(1.0, color="black", linewidth=1)
-    axes.grid(axis="x", which="both", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
-    return figure, axes
-
-
-def _save(figure, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-    plt.close(figure)
-
-
-def _plain_ticks(axes) -> None:
-    """1 and 3 times powers of ten, written out."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def draw_ratios(table: Table, path: Path) -> None:
-    """A row for each model, best first."""
-    series = [
-        (RATIOS[0], "o", "#b0b7c3", "nutpie's default, after warm-up"),
-        (RATIOS[1], "o", "#1f5fa8", "better mode, after warm-up"),
-        (RATIOS[3], "D", "#d1701a", "better mode, warm-up included"),
-    ]
-    known = {m: RATIOS[1][1](table, m) for m in table.models}
-    order = sorted((m for m, v in known.items() if v is not None), key=lambda m: known[m] or 0.0)
-    figure, axes = _axes(len(order))
-    for (_, get), marker, colour, label in series:
-        points = [(v, y) for y, m in enumerate(order) if (v := get(table, m)) is not None]
-        if points:
-            x, y = zip(*points, strict=True)
-            axes.scatter(x, y, s=34, marker=marker, color=colour, label=label, zorder=3)
-    axes.set_yticks(range(len(order)), order)
-    axes.set_xlabel("effective samples per gradient of the worst parameter, ours / nutpie")
-    _plain_ticks(axes)
-    if order:
-        figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=9)
-    _save(figure, path)
-
-
-def draw_ablation(rows: Sequence[dict[str, str]], path: Path) -> None:
-    """A row for each variant: its targets, and their geometric mean."""
-    cells = ablation_ratios(rows, "per_1000_draws")
-    variants = [variant for variant in reversed(cells) if variant != "default"]
-    figure, axes = _axes(len(variants))
-    for y, variant in enumerate(variants):
-        values = list(cells[variant].values())
-        axes.scatter(values, [y] * len(values), s=22, color="#9fb3cc", zorder=3)
-        axes.scatter(geometric_mean(values), y, s=60, marker="D", color="#1f5fa8", zorder=4)
-    axes.set_yticks(range(len(variants)), variants)
-    axes.set_xlabel(
-        "effective samples per gradient over the default's\n"
-        "(dots: targets; diamond: geometric mean)"
-    )
-    _plain_ticks(axes)
-    _save(figure, path)
-
-
 # ------------------------------------------------------------------------ page
 
 
@@ -586,6 +451,6 @@ def write(efficiency: Path, ablation: Path, page: Path) -> None:
     if ablation.exists():
         rows = read(ablation)
         parts.append(ablation_text(rows))
-        draw_ablation(rows, ablation.with_suffix(".png"))
+        draw_ablation(ablation_ratios(rows, "per_1000_draws"), ablation.with_suffix(".png"))
     parts.append(absolute_text(table))
     page.write_text("\n\n".join(parts) + "\n")
