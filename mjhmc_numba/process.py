@@ -15,7 +15,8 @@ from mjhmc_numba.target import Target
 __all__ = ["Process", "random_words"]
 
 # Rungs kept since the last refresh: as many as fit into this many numbers, within bounds.
-LADDER_NUMBERS = 1 << 20
+LADDER_NUMBERS = 1 << 21
+RUNG_VECTORS = 5  # position, momentum, gradient, velocity, acceleration
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
 
 
@@ -29,7 +30,7 @@ def random_words(seed: np.random.SeedSequence) -> np.ndarray:
 
 
 def _capacity(ndim: int) -> int:
-    rungs = LADDER_NUMBERS // (3 * ndim)
+    rungs = LADDER_NUMBERS // (RUNG_VECTORS * ndim)
     power = 1 << max(int(rungs).bit_length() - 1, 0)
     return min(max(power, SMALLEST_LADDER), LARGEST_LADDER)
 
@@ -59,7 +60,7 @@ class Process:
             raise SettingsError("A jump record needs method='competing', which knows all rates.")
         d, capacity = target.ndim, _capacity(target.ndim)
         self.target, self.settings, self.rng = target, settings, rng
-        self.rungs = np.zeros((3, capacity, d))
+        self.rungs = np.zeros((RUNG_VECTORS, capacity, d))
         self.levels = np.zeros((2, capacity))
         self.work = np.zeros((layout.WORK_ROWS, d))
         self.record_x = np.zeros((record, d))
@@ -135,6 +136,8 @@ class Process:
             "x": self.rungs[0],
             "v": self.rungs[1],
             "grad": self.rungs[2],
+            "velocity": self.rungs[3],
+            "acceleration": self.rungs[4],
             "energy": self.levels[0],
             "logp": self.levels[1],
             "scale": scale,

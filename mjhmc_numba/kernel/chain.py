@@ -18,8 +18,8 @@ from mjhmc_numba.kernel.ladder import (
     start_ladder,
     total_energy,
 )
-from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, scratch
-from mjhmc_numba.kernel.metric import draw_momentum, kinetic_energy
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, keeps_velocity, scratch_point
+from mjhmc_numba.kernel.metric import apply_inverse_mass, draw_momentum, kinetic_energy
 
 
 @kernel_jit
@@ -49,8 +49,10 @@ def settle_process(state):
 def restart_process(state):
     """Begin a new ladder where the process is, after its metric or its clocks have changed."""
     p = state[0]
-    _, v, _ = rung(p, p.here)
-    kinetic = draw_momentum(p, v)
+    _, v, grad, velocity, acceleration = rung(p, p.here)
+    kinetic = draw_momentum(p, v, velocity)
+    if keeps_velocity(p):
+        apply_inverse_mass(p, grad, acceleration)
     p.direction = 1
     start_ladder(p, kinetic)
     start_clocks(p)
@@ -64,24 +66,27 @@ def probe_step(state, x, grad, logp, stages, motion, step_size):
     is infinite where the step leaves the support.
     """
     p = state[0]
-    end_x, end_v, end_grad = scratch(p, 1), scratch(p, 2), scratch(p, 3)
-    copy_vector(x, end_x)
-    copy_vector(grad, end_grad)
-    energy = total_energy(logp, draw_momentum(p, end_v))
     usual_stages, usual_motion = p.stages, p.motion
     p.stages, p.motion = stages, motion
-    raised, end_logp = integrate(p, step_size, 1, end_x, end_v, end_grad)
+    end = scratch_point(p)
+    end_x, end_v, end_grad, end_velocity, end_acceleration = end
+    copy_vector(x, end_x)
+    copy_vector(grad, end_grad)
+    if keeps_velocity(p):
+        apply_inverse_mass(p, end_grad, end_acceleration)
+    energy = total_energy(logp, draw_momentum(p, end_v, end_velocity))
+    raised, end_logp = integrate(p, step_size, 1, end)
     p.stages, p.motion = usual_stages, usual_motion
     if raised or end_logp == -math.inf:
         return raised, math.inf, -math.inf
-    end_energy = total_energy(end_logp, kinetic_energy(p, end_v, scratch(p, 0)))
+    end_energy = total_energy(end_logp, kinetic_energy(p, end_v, end_velocity))
     return False, end_energy - energy, end_logp - logp
 
 
 @kernel_jit
 def write_draw(p, draw, stats):
     """Write the present position and the statistics since the last draw; start them again."""
-    x, _, _ = rung(p, p.here)
+    x, _, _, _, _ = rung(p, p.here)
     for j in range(draw.size):
         draw[j] = x[j]
     energy = energy_of(p, p.here)

@@ -37,7 +37,7 @@ def evaluate(p, x, grad):
 
     Returns (raised, logp), where logp is -inf if it is not finite.
     """
-    out = scratch(p, 4)
+    out = scratch(p, 0)
     code = call_density(p.density, x.ctypes.data, grad.ctypes.data, out.ctypes.data, p.table)
     p.n_steps += 1
     p.all_gradients += 1

@@ -29,8 +29,8 @@ import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import evaluate
-from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, scratch, vector
-from mjhmc_numba.kernel.metric import pull_to_centre, scaled_velocity
+from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, keeps_velocity, scratch, vector
+from mjhmc_numba.kernel.metric import apply_inverse_mass, pull_to_centre
 
 # Blanes, Casas and Sanz-Serna (2014), SIAM J. Sci. Comput. 36, A1556.
 TWO_STAGE_B = 0.21178
@@ -60,40 +60,58 @@ def drift_fraction(stages, k):
 
 
 @kernel_jit
-def kick(length, v, grad):
+def kick(p, length, point):
     """Move the momentum along the gradient."""
+    _, v, grad, velocity, acceleration = point
     for j in range(v.size):
         v[j] += length * grad[j]
+    if keeps_velocity(p):
+        for j in range(v.size):
+            velocity[j] += length * acceleration[j]
 
 
 @kernel_jit
-def kick_and_drift(p, kick_length, drift_length, x, v, grad):
+def kick_and_drift(p, kick_length, drift_length, point):
     """Move the momentum along the gradient, then the position along the new velocity.
 
     Where the metric is diagonal, in one pass over the vectors.
     """
-    scale = vector(p.scale, p.ndim)
-    if p.rank == 0:
+    x, v, grad, velocity, _ = point
+    if keeps_velocity(p):
+        kick(p, kick_length, point)
         for j in range(x.size):
-            kicked = v[j] + kick_length * grad[j]
-            v[j] = kicked
-            x[j] += drift_length * scale[j] * scale[j] * kicked
+            x[j] += drift_length * velocity[j]
         return
-    kick(kick_length, v, grad)
-    scaled = scratch(p, 0)
-    scaled_velocity(p, v, scaled)
+    scale = vector(p.scale, p.ndim)
     for j in range(x.size):
-        x[j] += drift_length * scale[j] * scaled[j]
+        kicked = v[j] + kick_length * grad[j]
+        v[j] = kicked
+        x[j] += drift_length * scale[j] * scale[j] * kicked
 
 
 @kernel_jit
-def rotate(p, angle, x, v, pull):
-    """Exact motion in N(m, M^-1): x and v turn about (m, 0); `pull` = M (x - m) turns along."""
-    scale, centre, scaled = vector(p.scale, p.ndim), vector(p.centre, p.ndim), scratch(p, 0)
-    scaled_velocity(p, v, scaled)
+def feel(p, point):
+    """Log density, gradient and acceleration at the position: (raised, logp)."""
+    x, _, grad, _, acceleration = point
+    raised, logp = evaluate(p, x, grad)
+    if keeps_velocity(p):
+        apply_inverse_mass(p, grad, acceleration)
+    return raised, logp
+
+
+@kernel_jit
+def rotate(p, angle, point, pull):
+    """Exact motion in N(m, M^-1): x and v turn about (m, 0).
+
+    So do the velocity and `pull` = M (x - m), of which each is the other one's momentum.
+    """
+    x, v, _, velocity, _ = point
+    centre = vector(p.centre, p.ndim)
     cosine, sine = math.cos(angle), math.sin(angle)
     for j in range(x.size):
-        x[j] = centre[j] + cosine * (x[j] - centre[j]) + sine * scale[j] * scaled[j]
+        away = x[j] - centre[j]
+        x[j] = centre[j] + cosine * away + sine * velocity[j]
+        velocity[j] = cosine * velocity[j] - sine * away
     for j in range(x.size):
         pulled = pull[j]
         pull[j] = cosine * pulled + sine * v[j]
@@ -101,58 +119,61 @@ def rotate(p, angle, x, v, pull):
 
 
 @kernel_jit
-def kick_by_rest(length, v, grad, pull):
+def kick_by_rest(p, length, point, pull):
     """Move the momentum along what the Gaussian leaves of the gradient."""
-    for j in range(v.size):
+    x, v, grad, velocity, acceleration = point
+    centre = vector(p.centre, p.ndim)
+    for j in range(x.size):
         v[j] += length * (grad[j] + pull[j])
+        velocity[j] += length * (acceleration[j] + x[j] - centre[j])
 
 
 @kernel_jit
-def _integrate_harmonic(p, step_size, num_steps, x, v, grad):
-    pull = scratch(p, 5)
-    pull_to_centre(p, x, pull)
-    kick_by_rest(0.5 * step_size, v, grad, pull)
+def _integrate_harmonic(p, step_size, num_steps, point):
+    pull = scratch(p, 6)
+    pull_to_centre(p, point[0], pull)
+    kick_by_rest(p, 0.5 * step_size, point, pull)
     logp = -math.inf
     for n in range(num_steps):
-        rotate(p, step_size, x, v, pull)
-        raised, logp = evaluate(p, x, grad)
+        rotate(p, step_size, point, pull)
+        raised, logp = feel(p, point)
         if raised or logp == -math.inf:
             return raised, logp
         # The last kick of a step and the first of the next are one.
-        kick_by_rest(step_size if n + 1 < num_steps else 0.5 * step_size, v, grad, pull)
+        kick_by_rest(p, step_size if n + 1 < num_steps else 0.5 * step_size, point, pull)
     return False, logp
 
 
 @kernel_jit
-def _integrate_rotation(p, angle, x, v, grad):
-    pull = scratch(p, 5)
-    pull_to_centre(p, x, pull)
-    rotate(p, angle, x, v, pull)
-    return evaluate(p, x, grad)
+def _integrate_rotation(p, angle, point):
+    pull = scratch(p, 6)
+    pull_to_centre(p, point[0], pull)
+    rotate(p, angle, point, pull)
+    return feel(p, point)
 
 
 @kernel_jit
-def integrate(p, step_size, num_steps, x, v, grad):
-    """Apply the integrator `num_steps` times to (x, v, grad), in place.
+def integrate(p, step_size, num_steps, point):
+    """Apply the integrator `num_steps` times to a point of phase space, in place.
 
     Returns (raised, logp); logp is -inf as soon as the path has left the support, and the rest
     of it is not walked.
     """
     if p.motion == HARMONIC:
-        return _integrate_harmonic(p, step_size, num_steps, x, v, grad)
+        return _integrate_harmonic(p, step_size, num_steps, point)
     if p.motion == ROTATION:
-        return _integrate_rotation(p, num_steps * step_size, x, v, grad)
+        return _integrate_rotation(p, num_steps * step_size, point)
     h = p.stages * step_size
     kick_length = kick_fraction(p.stages, 0) * h
     logp = -math.inf
     for _ in range(num_steps):
         for k in range(p.stages):
-            kick_and_drift(p, kick_length, drift_fraction(p.stages, k) * h, x, v, grad)
-            raised, logp = evaluate(p, x, grad)
+            kick_and_drift(p, kick_length, drift_fraction(p.stages, k) * h, point)
+            raised, logp = feel(p, point)
             if raised or logp == -math.inf:
                 return raised, logp
             kick_length = kick_fraction(p.stages, k + 1) * h
         # The last kick of a step and the first of the next are one.
         kick_length *= 2.0
-    kick(0.5 * kick_length, v, grad)
+    kick(p, 0.5 * kick_length, point)
     return False, logp

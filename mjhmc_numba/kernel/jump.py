@@ -144,7 +144,7 @@ def record_visit(p, event):
     """Write the state that is being left, with the time spent in it, to the jump record."""
     if p.record_capacity == 0:
         return
-    x, _, _ = rung(p, p.here)
+    x, _, _, _, _ = rung(p, p.here)
     n = p.recorded
     visited = row(p.record_x, p, n)
     for j in range(x.size):

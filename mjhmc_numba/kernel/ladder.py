@@ -13,9 +13,15 @@ forgotten and would be computed again; memory does not grow with the length of t
 import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.density import evaluate
-from mjhmc_numba.kernel.integrators import integrate
-from mjhmc_numba.kernel.layout import random_stream, row, scratch, vector
+from mjhmc_numba.kernel.integrators import feel, integrate
+from mjhmc_numba.kernel.layout import (
+    keeps_velocity,
+    random_stream,
+    row,
+    scratch,
+    scratch_point,
+    vector,
+)
 from mjhmc_numba.kernel.metric import draw_momentum, kinetic_energy, refresh_momentum
 from mjhmc_numba.kernel.random import uniform
 
@@ -31,9 +37,18 @@ def slot(p, i):
 
 @kernel_jit
 def rung(p, i):
-    """Position, momentum (for s = +1) and gradient of rung i."""
+    """Rung i as a point of phase space: its x, v (for s = +1), gradient, velocity, acceleration.
+
+    The last two are M^-1 v and M^-1 grad, and are there only where `keeps_velocity`.
+    """
     k = slot(p, i)
-    return row(p.x, p, k), row(p.v, p, k), row(p.grad, p, k)
+    return (
+        row(p.x, p, k),
+        row(p.v, p, k),
+        row(p.grad, p, k),
+        row(p.velocity, p, k),
+        row(p.acceleration, p, k),
+    )
 
 
 @kernel_jit
@@ -69,13 +84,24 @@ def copy_vector(source, destination):
 
 
 @kernel_jit
-def _apply_L(p, side, level, x, v, grad):
-    """L (side = +1) or its inverse on (x, v, grad), refined `level` times: (raised, logp, H)."""
+def copy_point(p, source, destination):
+    """Copy a point of phase space, with what it has of velocity and acceleration."""
+    for k in range(5 if keeps_velocity(p) else 3):
+        copy_vector(source[k], destination[k])
+
+
+@kernel_jit
+def _apply_L(p, side, level, start, end):
+    """Write L (side = +1) of `start`, or its inverse, to `end`, refined `level` times.
+
+    Returns (raised, logp, H).
+    """
+    copy_point(p, start, end)
     pieces = 1 << level
-    raised, logp = integrate(p, side * p.ladder_step / pieces, p.num_steps * pieces, x, v, grad)
+    raised, logp = integrate(p, side * p.ladder_step / pieces, p.num_steps * pieces, end)
     if raised or logp == -math.inf:
         return raised, logp, math.inf
-    return False, logp, total_energy(logp, kinetic_energy(p, v, scratch(p, 0)))
+    return False, logp, total_energy(logp, kinetic_energy(p, end[1], end[3]))
 
 
 @kernel_jit
@@ -85,13 +111,9 @@ def _same_level_back(p, side, level, i, energy):
     Rung i was reached with refinement `level`. If a coarser level would do for the way back,
     the way back is another one and the two ends are no neighbours. Returns (raised, same).
     """
-    x, v, grad = rung(p, i)
-    back_x, back_v, back_grad = scratch(p, 1), scratch(p, 2), scratch(p, 3)
+    far, back = rung(p, i), scratch_point(p)
     for coarser in range(level):
-        copy_vector(x, back_x)
-        copy_vector(v, back_v)
-        copy_vector(grad, back_grad)
-        raised, _, energy_back = _apply_L(p, -side, coarser, back_x, back_v, back_grad)
+        raised, _, energy_back = _apply_L(p, -side, coarser, far, back)
         if raised:
             return True, False
         if abs(energy_back - energy) <= p.refine_threshold:
@@ -103,9 +125,8 @@ def _same_level_back(p, side, level, i, energy):
 def extend_ladder(p, side):
     """Compute the next rung on `side` (+1 or -1) of the known ones. Returns whether it raised."""
     end = p.high if side > 0 else p.low
-    base_x, base_v, base_grad = rung(p, end)
+    base, beyond = rung(p, end), rung(p, end + side)
     base_energy = energy_of(p, end)
-    x, v, grad = rung(p, end + side)
     if p.high - p.low + 1 == p.capacity:  # full: the rung at the other end makes room
         if side > 0:
             p.low += 1
@@ -113,12 +134,9 @@ def extend_ladder(p, side):
             p.high -= 1
     level = 0
     while True:
-        copy_vector(base_x, x)
-        copy_vector(base_v, v)
-        copy_vector(base_grad, grad)
-        raised, logp, energy = _apply_L(p, side, level, x, v, grad)
+        raised, logp, energy = _apply_L(p, side, level, base, beyond)
         if raised:
-            copy_vector(x, scratch(p, 1))
+            copy_vector(beyond[0], scratch(p, 1))
             return True
         if abs(energy - base_energy) <= p.refine_threshold or level == p.refine_levels:
             break
@@ -159,10 +177,13 @@ def start_ladder(p, kinetic):
     `kinetic` is its kinetic energy. The step size may change here and only here: within a
     ladder L stays one fixed map.
     """
-    _, v, _ = rung(p, p.here)
+    _, v, _, velocity, _ = rung(p, p.here)
     if p.direction < 0:
         for j in range(v.size):
             v[j] = -v[j]
+        if keeps_velocity(p):
+            for j in range(v.size):
+                velocity[j] = -velocity[j]
     p.direction = 1
     p.low = p.here
     p.high = p.here
@@ -180,10 +201,10 @@ def start_ladder(p, kinetic):
 @kernel_jit
 def refresh(p):
     """R: same x, new momentum, new ladder. Costs no gradient."""
-    _, v, _ = rung(p, p.here)
+    _, v, _, velocity, _ = rung(p, p.here)
     path_error = energy_of(p, p.here) - p.origin_energy
     # The momentum of (i, s) is s v: a partial refresh must keep its sign.
-    kinetic = refresh_momentum(p, p.refresh_alpha * p.direction, v, scratch(p, 0))
+    kinetic = refresh_momentum(p, p.refresh_alpha * p.direction, v, velocity)
     p.direction = 1
     start_ladder(p, kinetic)
     p.path_error = path_error
@@ -197,15 +218,16 @@ def place(p, position, new_momentum):
     keep it, flips must have been settled before the move: afterwards the density that would
     settle them is gone, and a momentum that is dropped in some cases has another law.
     """
-    x, v, grad = rung(p, p.here)
+    point = rung(p, p.here)
+    x, v, _, velocity, _ = point
     copy_vector(position, x)
-    raised, logp = evaluate(p, x, grad)
+    raised, logp = feel(p, point)
     if raised:
         copy_vector(position, scratch(p, 1))
         return True
     if new_momentum:
-        draw_momentum(p, v)
+        draw_momentum(p, v, velocity)
         p.direction = 1
     _set_levels(p, p.here, 0.0, logp)
-    start_ladder(p, kinetic_energy(p, v, scratch(p, 0)))
+    start_ladder(p, kinetic_energy(p, v, velocity))
     return False

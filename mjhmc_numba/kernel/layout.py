@@ -32,6 +32,8 @@ ADDRESSES = (
     "x",  # (capacity, ndim): positions of the rungs
     "v",  # (capacity, ndim): momenta, as they are when s = +1
     "grad",  # (capacity, ndim): gradients of the log density
+    "velocity",  # (capacity, ndim): M^-1 v, where `keeps_velocity`
+    "acceleration",  # (capacity, ndim): M^-1 grad, likewise
     "energy",  # (capacity,): H = -logp + kinetic; infinite where nothing can go
     "logp",  # (capacity,)
     "scale",  # (ndim,): metric, see metric.py
@@ -116,7 +118,7 @@ STATE = np.dtype(
 # What a resumed process needs beyond its vectors: all but sizes, addresses and parameters.
 RESUMABLE = CURSOR + TIMES + COUNTS + SUMS + TOTALS
 
-WORK_ROWS = 6
+WORK_ROWS = 7
 
 # Columns of the statistics of a draw.
 STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
@@ -154,3 +156,19 @@ def scratch(p, i):
 def random_stream(p):
     """The words of the random stream."""
     return carray(as_pointer(p.rng), (4,), np.uint64)
+
+
+@kernel_jit
+def keeps_velocity(p):
+    """Whether points carry velocity and acceleration along.
+
+    A diagonal metric is applied in passing; one with directions is worth as much as a gradient,
+    so it is applied once for each.
+    """
+    return p.rank > 0 or p.motion != STRAIGHT
+
+
+@kernel_jit
+def scratch_point(p):
+    """A point of phase space (see `ladder.rung`) in the scratch memory: its rows 1 to 5."""
+    return scratch(p, 1), scratch(p, 2), scratch(p, 3), scratch(p, 4), scratch(p, 5)

@@ -9,7 +9,7 @@ many as there are dimensions make it dense.
 import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import random_stream, row, vector
+from mjhmc_numba.kernel.layout import keeps_velocity, random_stream, row, scratch, vector
 from mjhmc_numba.kernel.random import fill_normal
 
 
@@ -47,12 +47,14 @@ def _stretch_along(p, factors, z):
 
 
 @kernel_jit
-def scaled_velocity(p, v, out):
-    r"""Write :math:`S^{-1} M^{-1} v` to `out`: the velocity, before the last scaling."""
+def apply_inverse_mass(p, v, out):
+    r"""Write :math:`M^{-1} v` to `out`."""
     scale = vector(p.scale, p.ndim)
     for j in range(v.size):
         out[j] = scale[j] * v[j]
     _stretch_along(p, vector(p.stretch, p.rank), out)
+    for j in range(v.size):
+        out[j] *= scale[j]
 
 
 @kernel_jit
@@ -67,48 +69,53 @@ def pull_to_centre(p, x, out):
 
 
 @kernel_jit
-def kinetic_energy(p, v, work):
-    r""":math:`\tfrac12 v^\top M^{-1} v`."""
-    scale = vector(p.scale, p.ndim)
+def kinetic_energy(p, v, velocity):
+    r""":math:`\tfrac12 v^\top M^{-1} v`; the velocity is read only where points have one."""
     total = 0.0
     if p.rank == 0:
+        scale = vector(p.scale, p.ndim)
         for j in range(v.size):
             total += (scale[j] * v[j]) ** 2
     else:
-        scaled_velocity(p, v, work)
         for j in range(v.size):
-            total += scale[j] * v[j] * work[j]
+            total += v[j] * velocity[j]
     return 0.5 * total
 
 
 @kernel_jit
-def draw_momentum(p, out):
-    r"""Write a draw of :math:`N(0, M)` to `out`; returns its kinetic energy.
+def draw_momentum(p, v, velocity):
+    r"""Write a draw of :math:`N(0, M)` to `v`; returns its kinetic energy.
 
     The draw is :math:`M^{1/2} n` with :math:`n \sim N(0, I)`, so that energy is
     :math:`\tfrac12 |n|^2`.
     """
     scale = vector(p.scale, p.ndim)
-    fill_normal(random_stream(p), out)
+    fill_normal(random_stream(p), v)
     total = 0.0
-    for j in range(out.size):
-        total += out[j] * out[j]
-    _stretch_along(p, vector(p.root, p.rank), out)
-    for j in range(out.size):
-        out[j] /= scale[j]
+    for j in range(v.size):
+        total += v[j] * v[j]
+    _stretch_along(p, vector(p.root, p.rank), v)
+    for j in range(v.size):
+        v[j] /= scale[j]
+    if keeps_velocity(p):
+        apply_inverse_mass(p, v, velocity)
     return 0.5 * total
 
 
 @kernel_jit
-def refresh_momentum(p, alpha, v, work):
+def refresh_momentum(p, alpha, v, velocity):
     r"""R: :math:`v \leftarrow \alpha v + \sqrt{1 - \alpha^2}\, n` with :math:`n \sim N(0, M)`.
 
     alpha = 0 is the paper's full refresh. Returns the new kinetic energy.
     """
     if alpha == 0.0:
-        return draw_momentum(p, v)
-    draw_momentum(p, work)
+        return draw_momentum(p, v, velocity)
+    drawn, drawn_velocity = scratch(p, 1), scratch(p, 2)
+    draw_momentum(p, drawn, drawn_velocity)
     fresh = math.sqrt(1.0 - alpha * alpha)
     for j in range(v.size):
-        v[j] = alpha * v[j] + fresh * work[j]
-    return kinetic_energy(p, v, work)
+        v[j] = alpha * v[j] + fresh * drawn[j]
+    if keeps_velocity(p):
+        for j in range(v.size):
+            velocity[j] = alpha * velocity[j] + fresh * drawn_velocity[j]
+    return kinetic_energy(p, v, velocity)

@@ -63,6 +63,14 @@ def skewed_target(ndim=3):
     return as_target(skewed, ndim, (np.linspace(1.0, 5.0, ndim),))
 
 
+def point_at(process, x, v, grad=None):
+    """A point of phase space as the kernel wants it: x, v, gradient, velocity, acceleration."""
+    if grad is None:
+        grad = process.target.logp_and_grad(x)[1]
+    inverse_mass = process.tuned.metric.covariance()
+    return x.copy(), v.copy(), grad.copy(), inverse_mass @ v, inverse_mass @ grad
+
+
 def low_rank_metric(ndim, rank=2, seed=5):
     """A metric with `rank` long directions."""
     rng = np.random.default_rng(seed)

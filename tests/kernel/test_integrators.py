@@ -14,6 +14,7 @@ from mjhmc_numba.target import as_target
 from tests.kernel.processes import (
     dense_metric,
     low_rank_metric,
+    point_at,
     run,
     settings,
     skewed_target,
@@ -39,16 +40,12 @@ def total_energy(process, logp, v):
     return 0.5 * v @ process.tuned.metric.covariance() @ v - logp
 
 
-def state_at(process, x, v):
-    return x.copy(), v.copy(), process.target.logp_and_grad(x)[1]
-
-
 def walk(process, step_size, num_steps, x, v):
     """Position, momentum and energy after `num_steps` steps."""
-    x, v, grad = state_at(process, x, v)
-    raised, logp = integrate(process.state[0], step_size, num_steps, x, v, grad)
+    point = point_at(process, x, v)
+    raised, logp = integrate(process.state[0], step_size, num_steps, point)
     assert not raised
-    return x, v, total_energy(process, logp, v)
+    return point[0], point[1], total_energy(process, logp, point[1])
 
 
 def random_state(ndim, seed=4):
@@ -165,9 +162,9 @@ def test_a_path_that_leaves_the_support_is_not_walked_to_its_end():
     with pytest.warns(UserWarning, match="Python function"):
         target = as_target(undefined_above_1, 1)
     process = process_with("leapfrog", 1, target)
-    x, v, grad = np.array([0.9]), np.array([1.0]), np.array([-0.9])
+    point = point_at(process, np.array([0.9]), np.array([1.0]))
     before = process["n_steps"]
-    assert integrate(process.state[0], 0.2, 100, x, v, grad) == (False, -math.inf)
+    assert integrate(process.state[0], 0.2, 100, point) == (False, -math.inf)
     assert process["n_steps"] == before + 1
 
 
@@ -214,3 +211,34 @@ def test_a_new_ladder_keeps_the_momentum_that_the_direction_gave():
     assert process["direction"] == 1
     np.testing.assert_array_equal(process.rungs[1, process._slot], -v)
     assert process.levels[0, process._slot] == energy
+
+
+def carried(process, i):
+    """Velocity and acceleration of a slot of the ladder, as carried along and as they must be."""
+    _, v, grad, velocity, acceleration = process.rungs[:, i]
+    inverse_mass = process.tuned.metric.covariance()
+    return (velocity, acceleration), (inverse_mass @ v, inverse_mass @ grad)
+
+
+@every_integrator
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_velocity_and_acceleration_stay_those_of_momentum_and_gradient(integrator, alpha):
+    start = tuned(4, integrator=integrator, metric=low_rank_metric(4))
+    process = started(skewed_target(4), settings(refresh_alpha=alpha), start, 3)
+    for _ in range(40):
+        run(process, 5)
+        process.settle()
+        process.move(process.x + 0.01)
+        np.testing.assert_allclose(*carried(process, process._slot), rtol=1e-9, atol=1e-9)
+    assert process["all_gradients"] > 200
+    other = low_rank_metric(4, seed=9)
+    process.configure(start.replace(metric=other))
+    process.restart()
+    np.testing.assert_allclose(*carried(process, process._slot), rtol=1e-9, atol=1e-9)
+
+
+def test_a_flipped_velocity_is_that_of_the_flipped_momentum():
+    process = process_with("leapfrog", metric=low_rank_metric(3))
+    move(process.state[0], EVENT_F)
+    process.move(process.x)
+    np.testing.assert_allclose(*carried(process, process._slot), rtol=1e-12, atol=1e-12)

@@ -30,7 +30,7 @@ def stand_at(p, position, momentum):
     """Make (x, v) the only rung of a new ladder."""
     p.here = 0
     p.direction = 1
-    _, v, _ = rung(p, 0)
+    _, v, _, _, _ = rung(p, 0)
     v[0] = momentum
     place(p, position, False)
 
@@ -38,7 +38,7 @@ def stand_at(p, position, momentum):
 @njit
 def write_neighbour(p, side, out):
     _, out[H] = look(p, side)
-    x, v, _ = rung(p, side)
+    x, v, _, _, _ = rung(p, side)
     out[X] = x[0]
     out[V] = v[0]
     out[LOGP] = vector(p.logp, p.capacity)[side & (p.capacity - 1)]
