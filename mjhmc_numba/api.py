@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.results import Result, stats_from_rows
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import Target, as_target
+from mjhmc_numba.warmup.start import Region, find_start
 from mjhmc_numba.warmup.start import check_gradient as compare_gradient
-from mjhmc_numba.warmup.start import find_start
 
 __all__ = ["sample", "sample_hmc"]
 
@@ -26,6 +27,7 @@ def sample(
     target,
     initial=None,
     *,
+    jitter: float = 0.0,
     ndim: int | None = None,
     args: Sequence = (),
     names: Sequence[str] | None = None,
@@ -51,6 +53,7 @@ def sample(
         function ``(x, *args) -> (logp, grad)``, the slow way; or a distribution of
         `mjhmc_numba.targets`
     initial : (d,) or (chains, d), where to start; random if not given
+    jitter : start at random within this distance of `initial` in each dimension
     ndim : number of dimensions, where neither `initial` nor the target tells
     args : arrays and numbers handed to the density; new ones need no recompilation
     names : a name for each dimension, for messages
@@ -85,16 +88,25 @@ def sample(
     check_fixed(chosen, tune)
     if jumps:
         chosen = _for_record(chosen)
-    starts, ndim = _starts(initial, ndim, target, chains)
+    starts, ndim = _starts(initial, ndim, chains)
     compiled = as_target(target, ndim, args, names)
-    _check_shape(starts, compiled)
+    regions = _regions(starts, jitter, compiled.ndim, chains)
     chosen.fixed_metric(compiled.ndim)
     check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
     root = _root(seed)
     seeds = _children(root, chains)
-    extra = _check_first_start(compiled, starts[0], root) if check_gradient else 0
+    extra = _check_first_start(compiled, regions[0], root) if check_gradient else 0
     tasks = [
-        ChainTask(compiled, chosen, draws, tune, seeds[k], starts[k], keep_warmup, jumps)
+        ChainTask(
+            compiled,
+            chosen,
+            draws,
+            tune,
+            seeds[k],
+            regions[k],
+            keep_warmup=keep_warmup,
+            record=jumps,
+        )
         for k in range(chains)
     ]
     return _run(tasks, chosen, root, extra, cores=cores, progress=progress, executor=executor)
@@ -129,9 +141,9 @@ def sample_hmc(
         raise SettingsError(f"refresh_probability lies in (0, 1], not {refresh_probability!r}.")
     if integrator == "auto" or isinstance(metric, str):
         raise SettingsError("Discrete-time HMC is not tuned: name an integrator and give a metric.")
-    starts, ndim = _starts(initial, ndim, target, chains)
+    starts, ndim = _starts(initial, ndim, chains)
     compiled = as_target(target, ndim, args, names)
-    _check_shape(starts, compiled)
+    regions = _regions(starts, 0.0, compiled.ndim, chains)
     settings = Settings(
         step_size=step_size,
         num_steps=num_steps,
@@ -144,9 +156,9 @@ def sample_hmc(
     root = _root(seed)
     tasks = [
         ChainTask(
-            compiled, settings, draws, 0, child, start, refresh_probability=refresh_probability
+            compiled, settings, draws, 0, child, region, refresh_probability=refresh_probability
         )
-        for child, start in zip(_children(root, chains), starts, strict=True)
+        for child, region in zip(_children(root, chains), regions, strict=True)
     ]
     return _run(tasks, settings, root, 0, cores=cores, progress=progress, executor=None)
 
@@ -192,10 +204,10 @@ def _for_record(settings: Settings) -> Settings:
     return dataclasses.replace(settings, clock="poisson", method="competing")
 
 
-def _starts(initial, ndim, target, chains) -> tuple[list[np.ndarray | None], int | None]:
-    """A start for each chain (None: random), and the number of dimensions if it is known."""
+def _starts(initial, ndim, chains) -> tuple[np.ndarray | None, int | None]:
+    """Starts (chains, d), if they are given, and the number of dimensions if it is known."""
     if initial is None:
-        return [None] * chains, ndim
+        return None, ndim
     try:
         start = np.array(initial, dtype=float)
     except (TypeError, ValueError) as error:
@@ -206,13 +218,20 @@ def _starts(initial, ndim, target, chains) -> tuple[list[np.ndarray | None], int
         raise TargetError(f"initial has {len(start)} rows for {chains} chains.")
     if ndim is not None and start.shape[-1] != ndim:
         raise TargetError(f"initial has {start.shape[-1]} dimensions, but ndim={ndim}.")
-    rows = start if start.ndim == 2 else np.broadcast_to(start, (chains, start.size))
-    return [np.array(row) for row in rows], start.shape[-1]
+    return np.broadcast_to(start, (chains, start.shape[-1])), start.shape[-1]
 
 
-def _check_shape(starts, target: Target) -> None:
-    if starts[0] is not None and starts[0].size != target.ndim:
-        raise TargetError(f"initial has {starts[0].size} dimensions, the density {target.ndim}.")
+def _regions(starts, jitter, ndim: int, chains: int) -> list[Region]:
+    """Where each chain starts."""
+    if not (isinstance(jitter, (int, float)) and 0 <= jitter < math.inf):
+        raise SettingsError(f"jitter is a distance, not {jitter!r}.")
+    if starts is None:
+        if jitter > 0:
+            raise SettingsError("jitter is the distance of starts from initial=; give that too.")
+        return [Region.anywhere(ndim)] * chains
+    if starts.shape[1] != ndim:
+        raise TargetError(f"initial has {starts.shape[1]} dimensions, the density {ndim}.")
+    return [Region(np.array(start), float(jitter)) for start in starts]
 
 
 def check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
@@ -245,11 +264,11 @@ def _children(root: np.random.SeedSequence, chains: int) -> list[np.random.SeedS
     ]
 
 
-def _check_first_start(target: Target, start, root: np.random.SeedSequence) -> int:
+def _check_first_start(target: Target, region: Region, root: np.random.SeedSequence) -> int:
     """Check the gradient where the first chain starts; returns the gradients spent."""
     key = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, 1 << 32))
     rng = np.random.default_rng(key)
-    x, tries = find_start(target, start, rng)
+    x, tries = find_start(target, region, rng)
     compare_gradient(target, x, rng)
     return tries + 5
 

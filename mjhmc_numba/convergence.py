@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["effective_size", "slowest_dimensions", "split_r_hat"]
+__all__ = ["effective_size", "least_effective", "slowest_dimensions", "split_r_hat"]
 
 LOOKED_AT = 16  # dimensions whose effective size is worth computing
 BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
 
 
-def slowest_dimensions(draws: np.ndarray) -> np.ndarray:
+def slowest_dimensions(draws: np.ndarray, *, of_squares: bool = False) -> np.ndarray:
     """Some dimensions in which successive draws are most alike: a cheap first look.
 
     Parameters
     ----------
     draws : (chain, draw, d)
+    of_squares : in their squared distances from the mean, rather than in their values
 
     Returns
     -------
@@ -26,6 +27,9 @@ def slowest_dimensions(draws: np.ndarray) -> np.ndarray:
     alike = np.empty(draws.shape[2])
     for at, block in _blocks(draws):
         centred = block - block.mean(axis=(0, 1))
+        if of_squares:
+            centred **= 2
+            centred -= centred.mean(axis=(0, 1))
         product = np.einsum("ijk,ijk->k", centred[:, 1:], centred[:, :-1])
         total = np.einsum("ijk,ijk->k", centred, centred)
         alike[at : at + block.shape[2]] = product / np.where(total > 0, total, 1.0)
@@ -42,7 +46,8 @@ def _blocks(draws: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 def effective_size(draws: np.ndarray) -> np.ndarray:
     """Number of independent draws with the same variance of the mean.
 
-    Autocorrelations of all chains up to Geyer's (1992) first negative pair.
+    Autocorrelations of all chains, their pairs made to fall, up to the first negative pair:
+    Geyer's (1992) initial monotone sequence.
 
     Parameters
     ----------
@@ -62,8 +67,24 @@ def effective_size(draws: np.ndarray) -> np.ndarray:
     even = n - n % 2
     pairs = correlation[:even].reshape(-1, 2, d).sum(axis=1)
     before_negative = np.cumprod(pairs > 0, axis=0)
-    time = np.maximum(2.0 * (pairs * before_negative).sum(axis=0) - 1.0, 1.0 / n)
+    falling = np.minimum.accumulate(pairs, axis=0)
+    time = np.maximum(2.0 * (falling * before_negative).sum(axis=0) - 1.0, 1.0 / n)
     return chains * n / time
+
+
+def least_effective(draws: np.ndarray) -> tuple[float, int]:
+    """The effective size of the slowest dimension, in its value or its square, and which it is.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d)
+    """
+    by_values, by_squares = slowest_dimensions(draws), slowest_dimensions(draws, of_squares=True)
+    values, deviations = draws[:, :, by_values], draws[:, :, by_squares]
+    squares = (deviations - deviations.mean(axis=(0, 1))) ** 2
+    size = np.concatenate([effective_size(values), effective_size(squares)])
+    worst = size.argmin()
+    return float(size[worst]), int(np.concatenate([by_values, by_squares])[worst])
 
 
 def split_r_hat(draws: np.ndarray) -> np.ndarray:

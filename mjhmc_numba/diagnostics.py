@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mjhmc_numba.convergence import effective_size, slowest_dimensions, split_r_hat
+from mjhmc_numba.convergence import least_effective, split_r_hat
 from mjhmc_numba.results import Result
 from mjhmc_numba.target import Target
 
@@ -130,18 +130,14 @@ def _disagreement(result: Result) -> list[str]:
 
 
 def _few_effective(result: Result) -> list[str]:
-    slowest = slowest_dimensions(result.draws)
-    values = result.draws[:, :, slowest]
-    squares = (values - values.mean(axis=(0, 1))) ** 2
-    size = np.minimum(effective_size(values), effective_size(squares))
+    size, dimension = least_effective(result.draws)
     total = result.draws.shape[0] * result.draws.shape[1]
-    least = size.min()
-    if least >= SMALLEST_SHARE * total:
+    if size >= SMALLEST_SHARE * total:
         return []
-    name = result.names[slowest[size.argmin()]]
+    name = result.names[dimension]
     return [
         (
-            f"The {total} draws are worth only {least:.0f} independent ones in {name} or its "
+            f"The {total} draws are worth only {size:.0f} independent ones in {name} or its "
             "square: the chains creep. Draw more, or give the density an easier parametrisation."
         )
     ]

@@ -17,7 +17,7 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.target import Target
 from mjhmc_numba.warmup import Tuner
-from mjhmc_numba.warmup.start import find_start
+from mjhmc_numba.warmup.start import Region, find_start
 from mjhmc_numba.warmup.tuner import first_guess
 
 __all__ = ["ChainOutput", "ChainRun", "ChainTask", "TUNED_NAMES", "run_chains"]
@@ -38,7 +38,8 @@ class ChainTask:
     draws: int
     tune: int
     seed: np.random.SeedSequence
-    initial: np.ndarray | None = None
+    region: Region
+    initial: np.ndarray | None = None  # a start that has been found in it
     keep_warmup: bool = False
     record: bool = False
     refresh_probability: float | None = None  # discrete-time HMC instead of the jump process
@@ -110,7 +111,9 @@ class ChainRun:
     def _warm_up(self) -> None:
         task = self.task
         rng = np.random.default_rng(task.seed.spawn(1)[0])
-        x, tries = find_start(task.target, task.initial, rng)
+        x, tries = task.initial, 1
+        if x is None:
+            x, tries = find_start(task.target, task.region, rng)
         self.process = Process(
             task.target,
             task.settings,
@@ -120,7 +123,7 @@ class ChainRun:
         )
         self.process.start(x)
         if task.tune > 0:
-            tuner = Tuner(task.settings, task.target.ndim, task.tune, rng)
+            tuner = Tuner(task.settings, task.target.ndim, task.tune, rng, task.region)
             tuner.begin(self.process)
             draw, stats = np.empty((1, x.size)), np.empty((1, len(STAT_NAMES)))
             for k in range(task.tune):

@@ -86,8 +86,8 @@ class Problem(ABC):
         """What `mjhmc_numba.sample` takes."""
 
     @abstractmethod
-    def starts(self, seed: int) -> np.ndarray | None:
-        """Where the chains start; the sampler's own choice if None."""
+    def centre(self) -> np.ndarray:
+        """The point around which the chains start, within 1 in each dimension, as PyMC's do."""
 
     @abstractmethod
     def scored(self, draws: np.ndarray) -> np.ndarray:
@@ -103,7 +103,8 @@ class Problem(ABC):
             warnings.simplefilter("ignore", mj.SamplingWarning)
             result = mj.sample(
                 self.target(),
-                self.starts(seed),
+                self.centre(),
+                jitter=1.0,
                 chains=CHAINS,
                 cores=1,
                 draws=draws,
@@ -178,8 +179,8 @@ class BuiltIn(Problem):
     def target(self):
         return self.distribution
 
-    def starts(self, seed):
-        return np.random.default_rng([seed, 1]).uniform(-1, 1, (CHAINS, self.dim))
+    def centre(self):
+        return np.zeros(self.dim)
 
     def scored(self, draws):
         return draws
@@ -229,13 +230,8 @@ class ModelProblem(Problem):
     def target(self):
         return self.density.target()
 
-    def starts(self, seed):
-        from mjhmc_numba.pymc.start import find_start
-
-        rng, target = np.random.default_rng([seed, 1]), self.target()
-        return np.array(
-            [find_start(self.density, target, self.point, rng, jitter=True) for _ in range(CHAINS)]
-        )
+    def centre(self):
+        return self.density.layout.ravel(self.point)
 
     def scored(self, draws):
         values = self.expansion(draws)

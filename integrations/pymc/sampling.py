@@ -33,7 +33,7 @@ from mjhmc_numba.pymc.packaging import (
     log_convergence,
     to_arviz,
 )
-from mjhmc_numba.pymc.start import chain_seed, find_start
+from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.results import Result, stats_from_rows
 from mjhmc_numba.settings import Settings
 
@@ -215,7 +215,10 @@ class CompiledModel:
         tasks = []
         for rng, point in zip(rngs, points, strict=True):
             x = find_start(density, target, point, rng, jitter=jitter and tune > 0)
-            tasks.append(ChainTask(target, settings, draws, tune, chain_seed(rng), x, keep_warmup))
+            region = start_region(density, point, jitter=jitter)
+            tasks.append(
+                ChainTask(target, settings, draws, tune, chain_seed(rng), region, x, keep_warmup)
+            )
         return tasks
 
     def expand(self, draws: np.ndarray, *, include_transformed: bool = False) -> dict:

@@ -10,8 +10,9 @@ import numpy as np
 from mjhmc_numba.errors import InitialPointError
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.target import Target
+from mjhmc_numba.warmup.start import Region
 
-__all__ = ["chain_seed", "find_start"]
+__all__ = ["chain_seed", "find_start", "start_region"]
 
 JITTER = 1.0  # starts are uniform within this distance in each unconstrained dimension, as PyMC's
 JITTER_TRIES = 50
@@ -20,6 +21,11 @@ JITTER_TRIES = 50
 def chain_seed(rng: np.random.Generator) -> np.random.SeedSequence:
     """The seed of a chain, from the generator that PyMC gives it."""
     return np.random.SeedSequence(rng.integers(2**32, size=4).tolist())
+
+
+def start_region(density: ModelDensity, point: Mapping[str, Any], *, jitter: bool) -> Region:
+    """Where chains start whose initial point this is."""
+    return Region(density.layout.ravel(point), JITTER if jitter else 0.0)
 
 
 def find_start(
@@ -37,13 +43,14 @@ def find_start(
     StartError
         if the density is not finite at `point` either; names the term
     """
-    x = density.layout.ravel(point)
+    region = start_region(density, point, jitter=jitter)
     if not jitter:
+        x = region.centre
         return x if _is_finite(target, x) else density.check_start(point)
     for _ in range(JITTER_TRIES):
-        near = x + rng.uniform(-JITTER, JITTER, x.size)
-        if _is_finite(target, near):
-            return near
+        x = region.draw(rng)
+        if _is_finite(target, x):
+            return x
     density.check_start(point)
     raise InitialPointError(
         f"The log density is finite at the initial point, but at none of {JITTER_TRIES} random "

@@ -22,19 +22,17 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.pymc.start import chain_seed, find_start
+from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import COLUMN, STATS
+from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.target import Target
+from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.tuner import Tuner, first_guess
 
 __all__ = ["DEFAULT_TUNE", "MJHMC"]
 
 DEFAULT_TUNE = 1000
-
-STUCK_STAY = 100  # looks at the neighbours without a move
-LOW_ACCEPTANCE = 0.5
-ACCEPTANCE_DRAWS = 200  # after tuning, over which it is averaged
 
 _N_STEPS, _N_DIVERGING, _N_CAPPED = (COLUMN[n] for n in ("n_steps", "n_diverging", "n_capped"))
 _N_L, _N_F, _N_R = (COLUMN[n] for n in ("n_L", "n_F", "n_R"))
@@ -157,7 +155,9 @@ class MJHMC(BlockedStep):
         self._saved: dict | None = None
         self._is_alone = len(self._names) == len(self.density.model.value_vars)
         self._acceptance = math.nan
-        self._watch = {"draws": 0, "acceptance": 0.0, "told": []}
+        self._watch = Watch(self.density.layout.labels)
+        self._draws = np.zeros((1, self.density.ndim))
+        self._rows = np.zeros((1, len(STAT_NAMES)))
 
     def reset_tuning(self, start=None) -> None:
         """Tune again from the next draw on."""
@@ -183,7 +183,7 @@ class MJHMC(BlockedStep):
         started, cpu = time.perf_counter(), time.process_time()
         if self._process is None:
             self._begin(point)
-        process, density, row = self._process, self.density, self._row
+        process, density, row = self._process, self.density, self._rows[0]
         assert process is not None
         moved = density.update_others(point) | density.update_data(by_identity=True)
         if moved or self._bytes(point) != self._seen:
@@ -236,9 +236,6 @@ class MJHMC(BlockedStep):
         density = self.density
         if self._target is None:
             self._target = density.target()
-        self._draws = np.empty((1, density.ndim))
-        self._rows = np.empty((1, len(STAT_NAMES)))
-        self._row = self._rows[0]
         if self._saved is not None:
             self._restore(self._target, self._saved)
         else:
@@ -256,18 +253,20 @@ class MJHMC(BlockedStep):
         )
         process.start(x)
         if tune > 0:
-            self._tuner = self._new_tuner(np.random.default_rng(seed.spawn(1)[0]))
+            region = start_region(self.density, point, jitter=self.jitter)
+            self._tuner = self._new_tuner(np.random.default_rng(seed.spawn(1)[0]), region)
             self._tuner.begin(process)
         self._process = process
         # The process may have started elsewhere than at the given point: that is no move.
         self._seen = self._bytes(point)
 
-    def _new_tuner(self, rng: np.random.Generator) -> Tuner:
+    def _new_tuner(self, rng: np.random.Generator, region: Region) -> Tuner:
         return Tuner(
             self.settings,
             self.density.ndim,
             self.planned_tune,
             rng,
+            region,
             density_changes=not self._is_alone,
         )
 
@@ -311,7 +310,7 @@ class MJHMC(BlockedStep):
         if self.tune:
             kind = WarningType.TUNING_DIVERGENCE
         else:
-            advice = self._advice(row, tuned)
+            advice = self._watch.advice(row, self._draws[0], self._acceptance, tuned)
             if advice is not None:
                 return SamplerWarning(*advice, "warn", self.iter_count)
             kind = WarningType.DIVERGENCE
@@ -319,46 +318,6 @@ class MJHMC(BlockedStep):
             return None
         message = "An integrator step gained too much energy, or left the support."
         return SamplerWarning(kind, message, "debug", self.iter_count)
-
-    def _advice(self, row: list[float], tuned: Tuned) -> tuple[WarningType, str] | None:
-        watch = self._watch
-        is_known = self._acceptance == self._acceptance  # something was tried
-        if is_known and watch["draws"] < ACCEPTANCE_DRAWS:
-            watch["draws"] += 1
-            watch["acceptance"] += self._acceptance / ACCEPTANCE_DRAWS
-        if row[_STAY] > STUCK_STAY and self._tell("stuck"):
-            message = (
-                f"A chain stayed at one point for {row[_STAY]:.0f} looks at its neighbours: it was "
-                "stuck. Raise target_accept of MJHMC, tune longer, or reparameterize."
-            )
-            return WarningType.BAD_ACCEPTANCE, message
-        if row[_N_CAPPED] > 0 and self._tell("capped"):
-            message = (
-                "A draw was cut short at max_jumps or max_gradients, so it is not quite exact. "
-                "Lower draw_interval of MJHMC or raise these caps."
-            )
-            return WarningType.BAD_PARAMS, message
-        if not tuned.settled and self._tell("unsettled"):
-            message = (
-                "The refresh rate of a chain did not settle: its last tuning draws had quite "
-                "another extent than those that it was chosen by. Tune longer, or reparameterize."
-            )
-            return WarningType.BAD_PARAMS, message
-        is_low = watch["draws"] == ACCEPTANCE_DRAWS and watch["acceptance"] < LOW_ACCEPTANCE
-        if is_low and self._tell("acceptance"):
-            message = (
-                f"The mean acceptance of a chain is {watch['acceptance']:.2f}: its step size does "
-                "not fit where the chain is now. Tune longer, or raise target_accept of MJHMC."
-            )
-            return WarningType.BAD_ACCEPTANCE, message
-        return None
-
-    def _tell(self, what: str) -> bool:
-        """Whether it has not been said of this chain."""
-        is_new = what not in self._watch["told"]
-        if is_new:
-            self._watch["told"].append(what)
-        return is_new
 
     # -------------------------------------------------------------- saving and pickling
 
@@ -374,7 +333,7 @@ class MJHMC(BlockedStep):
             "seen": self._seen,
             "is_alone": self._is_alone,
             "acceptance": None if math.isnan(self._acceptance) else self._acceptance,
-            "watch": {**self._watch, "told": list(self._watch["told"])},
+            "watch": self._watch.save(),
         }
 
     @chain.setter
@@ -387,11 +346,13 @@ class MJHMC(BlockedStep):
         self._is_alone = saved["is_alone"]
         self._process = Process.restore(target, self.settings, saved["process"])
         if saved["tuner"] is not None:
-            self._tuner = self._new_tuner(np.random.default_rng(0))  # its state is loaded too
+            # What these say is in what is loaded.
+            nothing = np.random.default_rng(0), Region.anywhere(self.density.ndim)
+            self._tuner = self._new_tuner(*nothing)
             self._tuner.load(saved["tuner"])
         self._seen = saved["seen"]
         self._acceptance = math.nan if saved["acceptance"] is None else saved["acceptance"]
-        self._watch = {**saved["watch"], "told": list(saved["watch"]["told"])}
+        self._watch.load(saved["watch"])
 
     def __getstate__(self):
         state = self.__dict__.copy()

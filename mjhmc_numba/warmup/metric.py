@@ -7,19 +7,40 @@ gradients its inverse; together they tell it from far fewer draws than either al
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from mjhmc_numba.metric import Metric
 
-__all__ = ["centre", "diagonal", "differ", "first", "low_rank", "slowest_scale"]
+__all__ = [
+    "COARSE",
+    "FINE",
+    "Detail",
+    "centre",
+    "diagonal",
+    "differ",
+    "first",
+    "low_rank",
+    "slowest_scale",
+]
 
-MAX_RANK = 128
-CUTOFF = 1.5  # eigenvalues within [1/CUTOFF, CUTOFF] are left to the diagonal
-FINE_CUTOFF = 1.05  # for the harmonic integrator, whose kicks have all that is left over
 RIDGE, SMALL_RIDGE = 1e-5, 1e-10
 MANY_DIMENSIONS, ENOUGH_DRAWS = 600, 256
 EXTREME = 1e30  # variances are taken within [1/EXTREME, EXTREME]
+
+
+class Detail(NamedTuple):
+    """Eigenvalues within [1/cutoff, cutoff] are left to the diagonal, and all but `max_rank`."""
+
+    cutoff: float
+    max_rank: int
+
+
+# More directions would be noise where draws are few, and each costs time with every gradient.
+COARSE = Detail(cutoff=1.5, max_rank=64)
+# For the harmonic integrator, whose kicks have all that is left over.
+FINE = Detail(cutoff=1.05, max_rank=128)
 
 
 def first(grad: np.ndarray) -> Metric:
@@ -73,9 +94,7 @@ def _longest_direction(y: np.ndarray) -> np.ndarray:
     return direction / max(np.linalg.norm(direction), 1e-300)
 
 
-def low_rank(
-    x: np.ndarray, grad: np.ndarray, max_rank: int = MAX_RANK, cutoff: float = CUTOFF
-) -> Metric:
+def low_rank(x: np.ndarray, grad: np.ndarray, detail: Detail = COARSE) -> Metric:
     """The diagonal, and the directions in which the scaled target is far from isotropic.
 
     In the space scaled by the diagonal, the covariance is estimated by the geometric mean of
@@ -99,8 +118,8 @@ def low_rank(
     eigenvalues, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
     eigenvalues = np.clip(eigenvalues, 1e-6, 1e8)
     strength = np.abs(np.log(eigenvalues))
-    kept = np.flatnonzero(strength > math.log(cutoff))
-    kept = kept[np.argsort(-strength[kept])[:max_rank]]
+    kept = np.flatnonzero(strength > math.log(detail.cutoff))
+    kept = kept[np.argsort(-strength[kept])[: detail.max_rank]]
     directions = vectors[:, kept].T
     if basis is not None:
         directions = directions @ basis

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mjhmc_numba.errors import GradientError, InitialPointError
 from mjhmc_numba.target import Target
 
-__all__ = ["check_gradient", "find_start"]
+__all__ = ["Region", "check_gradient", "find_start"]
 
 TRIES = 100
 SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
+NEAR = 1.0  # other starts than a given one are within this distance
 # Step of the finite differences, in units of 1 + |x|: a compromise of truncation and rounding,
 # and two more in case the density is curved or rough.
 DIFFERENCE_STEPS = (1e-5, 1e-3, 1e-7)
@@ -18,24 +21,37 @@ TOLERANCE = 0.01
 NAMED_ONE_BY_ONE = 200
 
 
-def find_start(
-    target: Target, given: np.ndarray | None, rng: np.random.Generator
-) -> tuple[np.ndarray, int]:
-    """A point with a finite density and gradient, and the number of gradients that it took.
+class Region(NamedTuple):
+    """Where chains start: uniform within `spread` of `centre` in each dimension; 0 is a point."""
 
-    A given point is used as it is; without one, random points are tried.
-    """
-    for tries in range(1, TRIES + 1):
-        x = rng.uniform(-SPREAD, SPREAD, target.ndim) if given is None else given
+    centre: np.ndarray
+    spread: float
+
+    @classmethod
+    def anywhere(cls, ndim: int) -> Region:
+        """For chains of which nothing is said."""
+        return cls(np.zeros(ndim), SPREAD)
+
+    @classmethod
+    def near(cls, x: np.ndarray) -> Region:
+        """Around a start that was given."""
+        return cls(x.copy(), NEAR)
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        return self.centre + rng.uniform(-self.spread, self.spread, self.centre.size)
+
+
+def find_start(target: Target, region: Region, rng: np.random.Generator) -> tuple[np.ndarray, int]:
+    """A point with a finite density and gradient, and the number of gradients that it took."""
+    for tries in range(1, TRIES + 1 if region.spread > 0 else 2):
+        x = region.draw(rng)
         logp, grad = target.logp_and_grad(x)
         if np.isfinite(logp) and np.isfinite(grad).all():
-            return np.array(x, dtype=float), tries
-        if given is not None:
-            break
-    raise InitialPointError(_complaint(target, x, logp, grad, given is None))
+            return x, tries
+    raise InitialPointError(_complaint(target, region, x, logp, grad))
 
 
-def _complaint(target, x, logp, grad, is_random) -> str:
+def _complaint(target, region, x, logp, grad) -> str:
     if not np.isfinite(x).all():
         bad = np.flatnonzero(~np.isfinite(x))
         named = ", ".join(f"{target.names[j]} is {x[j]}" for j in bad[:5])
@@ -47,11 +63,16 @@ def _complaint(target, x, logp, grad, is_random) -> str:
         named = ", ".join(f"{target.names[j]} ({grad[j]})" for j in bad[:5])
         what = f"the log density is {logp:.6g} but its gradient is not finite in {named}"
     where = np.array2string(x, threshold=12, precision=4)
-    if is_random:
+    if region.spread > 0:
+        around = (
+            f"within {region.spread:g} of initial"
+            if region.centre.any()
+            else (f"in (-{region.spread:g}, {region.spread:g})")
+        )
         return (
-            f"No start was found: at {TRIES} random points in (-{SPREAD:g}, {SPREAD:g}) the "
-            f"density or its gradient is not finite; at the last one, {where}, {what}. Give a "
-            "point inside the support with initial=."
+            f"No start was found: at {TRIES} random points {around} the density or its gradient "
+            f"is not finite; at the last one, {where}, {what}. Give a point inside the support "
+            "with initial=."
         )
     return f"At the initial point {where} {what}. Give a point inside the support with initial=."
 

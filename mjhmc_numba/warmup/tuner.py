@@ -14,9 +14,10 @@ from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
-from mjhmc_numba.warmup.metric import CUTOFF, FINE_CUTOFF
+from mjhmc_numba.warmup.metric import COARSE, FINE, Detail
 from mjhmc_numba.warmup.mixing import forgetting, lengthening, slowness, thinning
 from mjhmc_numba.warmup.schedule import Window, windows
+from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,
     QUARTER_TURN,
@@ -106,6 +107,7 @@ class Tuner:
     settings : what the user fixed is left alone
     tune : number of warm-up draws
     rng : draws the trial points
+    region : where chains start
     density_changes : between draws, as beside other step methods: what was seen of it is no
         longer so
     """
@@ -114,6 +116,7 @@ class Tuner:
     ndim: int
     tune: int
     rng: np.random.Generator
+    region: Region
     recipe: Recipe = field(default_factory=Recipe)
     density_changes: bool = False
 
@@ -138,7 +141,8 @@ class Tuner:
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
         if not self.begun and self.tune >= self.recipe.ways_from and not self.density_changes:
-            self.ways = Ways(process.x.copy(), process.logp)
+            region = self.region if self.region.spread > 0 else Region.near(process.x)
+            self.ways = Ways(region, process.logp)
         self.begun = True
         tuned = self.turning.without(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
@@ -221,7 +225,7 @@ class Tuner:
         return max(stats[_ACCEPTANCE] - stats[_REFINED] / looks, 0.0)
 
     def _begin_again(self, process: Process) -> bool:
-        """Whether the first windows are run again, from another start near by."""
+        """Whether the first windows are run again, from another start."""
         if self.ways is None or self.window + 1 < WINDOWS:
             return False
         self.ways.add(Way(*self.history.newest(self.history.total)))
@@ -232,7 +236,7 @@ class Tuner:
         self.history.clear()
         self.window = self.in_window = 0
         self.cap = self.recipe.first_cap
-        process.start(self.ways.another_start(self.rng, process.evaluate))
+        process.start(self.ways.another_start(self.rng, process.evaluate, process.x.copy()))
         self.begin(process)
         return True
 
@@ -296,17 +300,17 @@ class Tuner:
         if self.plan[self.window].is_final:
             self.slowest *= lengthening(alike)
 
-    def _estimate(self, x, grad, cutoff: float) -> Metric:
+    def _estimate(self, x, grad, detail: Detail) -> Metric:
         if self.settings.metric == "diag" or len(x) < self.recipe.low_rank_from:
             metric = metric_tuner.diagonal(x, grad)
         else:
-            metric = metric_tuner.low_rank(x, grad, cutoff=cutoff)
+            metric = metric_tuner.low_rank(x, grad, detail)
         return metric.centred(metric_tuner.centre(metric, x, grad))
 
     def _with_new_metric(self, process: Process, tuned: Tuned, x, grad) -> Tuned:
         """A new metric, and another step size where the old one says little in it."""
         harmonic = self.settings.integrator == "harmonic"
-        metric = self._estimate(x, grad, FINE_CUTOFF if harmonic else CUTOFF)
+        metric = self._estimate(x, grad, FINE if harmonic else COARSE)
         changed = metric_tuner.differ(metric, tuned.metric)
         tuned = tuned.replace(metric=metric)
         if changed and self.settings.step_size is None:
@@ -322,7 +326,7 @@ class Tuner:
             points = [(x, *process.evaluate(x)[::-1]) for x, _, _ in points]
         fine = tuned
         if self.settings.fixed_metric(self.ndim) is None:
-            fine = tuned.replace(metric=self._estimate(x, grad, FINE_CUTOFF))
+            fine = tuned.replace(metric=self._estimate(x, grad, FINE))
         harmonic = None
         # A Gaussian whose centre moves with other variables is no good one to rotate about.
         if self.settings.step_size is None and not self.density_changes:

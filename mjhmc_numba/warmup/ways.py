@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mjhmc_numba.warmup.history import far_below
+from mjhmc_numba.warmup.start import Region
 
 __all__ = ["Way", "Ways"]
 
 MOST = 3
+TRIES = 5  # to find another start
 WINDOWS = 2  # of the warm-up that a way takes
 JUDGED_BY = 5  # draws at its end
 
@@ -32,62 +34,64 @@ class Way:
 
 @dataclass
 class Ways:
-    """Those tried so far from near one start, and whether there should be more.
+    """Those tried so far from starts in one region, and whether there should be more.
 
     Parameters
     ----------
-    start : (d,)
-    logp : log density there
-    most : ways to try, at most
+    region : of the starts
+    logp : log density at the first
+    most : ways to try from a start that is far out
     """
 
-    start: np.ndarray
+    region: Region
     logp: float
     most: int = MOST
     tried: list[Way] = field(default_factory=list)
 
     @property
-    def _another_mode(self) -> float:
-        return far_below(self.start.size) / 2
+    def _ndim(self) -> int:
+        return self.region.centre.size
 
     def add(self, way: Way) -> None:
         self.tried.append(way)
 
     @property
     def enough(self) -> bool:
-        """If the start was not far out, if two ways end alike and highest, if all were tried."""
-        ends = sorted(way.end for way in self.tried)
-        if len(ends) == 1 and ends[0] - self.logp < far_below(self.start.size):
-            return True
-        alike = len(ends) > 1 and ends[-1] - ends[-2] < self._another_mode
-        return alike or len(ends) >= self.most
+        """If the start was not far out, or if all were tried.
+
+        That two end alike would not tell: a minor mode may well be met twice.
+        """
+        is_near = self.tried[0].end - self.logp < far_below(self._ndim)
+        return is_near or len(self.tried) >= self.most
 
     @property
     def best(self) -> Way:
         """The first of those that end highest."""
-        top = max(way.end for way in self.tried)
-        return next(way for way in self.tried if top - way.end < self._another_mode)
+        top, another_mode = max(way.end for way in self.tried), far_below(self._ndim) / 2
+        return next(way for way in self.tried if top - way.end < another_mode)
 
-    def another_start(self, rng: np.random.Generator, evaluate) -> np.ndarray:
-        """A point within 1 of the start, as starts are chosen, where the density is finite.
+    def another_start(self, rng: np.random.Generator, evaluate, otherwise) -> np.ndarray:
+        """A point of the region where the density is finite, or `otherwise` if none is found.
 
         Parameters
         ----------
         evaluate : log density and gradient at a point
         """
-        for _ in range(self.most):
-            x = self.start + rng.uniform(-1.0, 1.0, self.start.size)
+        for _ in range(TRIES):
+            x = self.region.draw(rng)
             logp, grad = evaluate(x)
             if math.isfinite(logp) and np.isfinite(grad).all():
                 return x
-        return self.start
+        return otherwise
 
     def save(self) -> dict:
         """As arrays and numbers."""
         tried = [{"x": w.x, "grad": w.grad, "logp": w.logp} for w in self.tried]
-        return {"start": self.start, "logp": self.logp, "most": self.most, "tried": tried}
+        region = {"centre": self.region.centre, "spread": self.region.spread}
+        return {"region": region, "logp": self.logp, "most": self.most, "tried": tried}
 
     @classmethod
     def load(cls, saved: dict) -> Ways:
         """What was saved."""
-        return cls(**{**saved, "tried": [Way(**way) for way in saved["tried"]]})
+        tried = [Way(**way) for way in saved["tried"]]
+        return cls(Region(**saved["region"]), saved["logp"], saved["most"], tried)

@@ -102,6 +102,20 @@ def test_wrong_shapes_are_refused_with_both_numbers(arguments, message):
         mj.sample(log_gamma, **arguments, **SHORT)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"initial": np.zeros(2), "jitter": -1.0}, "jitter is a distance, not -1"),
+        ({"initial": np.zeros(2), "jitter": np.nan}, "jitter is a distance, not nan"),
+        ({"initial": np.zeros(2), "jitter": "some"}, "jitter is a distance, not 'some'"),
+        ({"ndim": 2, "jitter": 1.0}, "give that too"),
+    ],
+)
+def test_a_wrong_jitter_is_refused(arguments, message):
+    with pytest.raises(mj.SettingsError, match=message):
+        mj.sample(log_gamma, **arguments, **SHORT)
+
+
 @pytest.mark.parametrize("arguments", [{"ndim": 4}, {"initial": np.zeros(4)}])
 @pytest.mark.parametrize("as_it_is", [True, False])
 def test_a_number_of_dimensions_that_is_not_the_targets_is_refused(arguments, as_it_is):

@@ -12,7 +12,7 @@ from pymc.step_methods.hmc import NUTS
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc import MJHMC
 from mjhmc_numba.pymc.stats import COLUMN
-from mjhmc_numba.pymc.step import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
+from mjhmc_numba.pymc.watch import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.integrations import models
 from tests.integrations.chains import FIXED, OTHERS_WARN, begin, run, sample
@@ -184,3 +184,13 @@ def test_a_refresh_rate_that_did_not_settle_is_told_once_with_advice(fixed_step)
     assert "did not settle" in warning.message
     assert "Tune longer" in warning.message
     assert fixed_step._stats(row, tuned.replace(settled=False))["warning"] is None
+
+
+def test_a_chain_that_creeps_is_told_once_and_the_variable_named(model, caplog):
+    with model:
+        step = MJHMC(**FIXED | {"step_size": 0.01, "refresh_rate": 0.5})
+    with caplog.at_level(logging.WARNING, "pymc.stats.convergence"):
+        sample(model, step, tune=0, draws=1000, chains=1)
+    (told,) = [r.message for r in caplog.records if "creeps" in r.message]
+    assert "500 draws" in told
+    assert any(f"in {name}" in told for name in step.density.layout.labels)

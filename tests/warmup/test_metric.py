@@ -102,7 +102,7 @@ def test_low_rank_helps_with_fewer_draws_than_dimensions(seeds):
 def test_low_rank_directions_are_orthonormal_and_bounded_in_number(seeds):
     rng = np.random.default_rng(seeds(87))
     x, grad = gaussian(spiked(20, [50.0, 20.0, 10.0, 0.1], rng), 100, rng)
-    found = tuner.low_rank(x, grad, max_rank=2)
+    found = tuner.low_rank(x, grad, tuner.COARSE._replace(max_rank=2))
     assert found.rank == 2
     np.testing.assert_allclose(found.directions @ found.directions.T, np.eye(2), atol=1e-10)
     assert (found.eigenvalues > 0).all()

@@ -10,6 +10,7 @@ from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import Tuner
+from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.synthetic import autoregression
 
@@ -26,7 +27,8 @@ def warm_up(target, settings, tune, seed, x0=None, watch=None):
     """A process after its warm-up; `watch` is called after every draw."""
     process = Process(target, settings, first_guess(settings, target.ndim), random_words(seed))
     process.start(np.full(target.ndim, 0.5) if x0 is None else x0)
-    tuner = Tuner(settings, target.ndim, tune, np.random.default_rng(seed))
+    region = Region(process.x.copy(), 0.0)
+    tuner = Tuner(settings, target.ndim, tune, np.random.default_rng(seed), region)
     tuner.begin(process)
     draw, stats = np.empty((1, target.ndim)), np.empty((1, len(STAT_NAMES)))
     for _ in range(tune):
