@@ -60,9 +60,8 @@ class Recipe:
     low_rank_from: int = 16  # draws; a diagonal is used before
     shortest_scale: float = 0.7
     downhill_share: float = 0.05  # of the log density gained that the first steps may err by
-    long_windows: int = 4  # windows in which the chain still travels: few refreshes
-    long_rungs: float = 16.0
-    long_interval: float = 8.0  # rungs between draws there
+    travel_windows: int = 4  # in which the chain still comes down
+    travel_rungs: float = 8.0  # between refreshes there, at least; a draw at each
     first_cap: float = 16.0  # gradients per refresh length in the first window
     ways_from: int = 200  # draws of a warm-up in which several ways down are tried
     cap_growth: float = 1.4
@@ -273,11 +272,11 @@ class Tuner:
         if len(x) >= self.recipe.low_rank_from:
             scale = metric_tuner.slowest_scale(tuned.metric, x, grad)
             self.slowest = self.measured = max(scale, self.recipe.shortest_scale)
-        if self.window > self.recipe.long_windows and not self.turning.turned:
+        if self.window > self.recipe.travel_windows and not self.turning.turned:
             self._heed_mixing(x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, x, grad, logp)
-        if self.window > self.recipe.long_windows:
+        if self.window > self.recipe.travel_windows:
             last = self.plan[self.window].is_final
             tuned = self._choose_rotation(tuned, used, x, grad, logp, last=last)
         self.averaging = step_tuner.init(tuned.step_size)
@@ -380,9 +379,8 @@ class Tuner:
     def _configure(self, process: Process, tuned: Tuned) -> None:
         """Give the process its metric and trajectory for the next window."""
         recipe = self.recipe
-        if self.window < recipe.long_windows:
-            draws_per_refresh = recipe.long_rungs / recipe.long_interval
-            tuned = self._with_trajectory(tuned, recipe.long_rungs, draws_per_refresh)
+        if self.window < recipe.travel_windows:
+            tuned = self._with_trajectory(tuned, recipe.travel_rungs, draws_per_refresh=1.0)
         elif self.plan[self.window].is_final:
             tuned = self._with_trajectory(tuned)
         else:
