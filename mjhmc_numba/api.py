@@ -53,7 +53,8 @@ def sample(
         function ``(x, *args) -> (logp, grad)``, the slow way; or a distribution of
         `mjhmc_numba.targets`
     initial : (d,) or (chains, d), where to start; random if not given
-    jitter : start at random within this distance of `initial` in each dimension
+    jitter : start at random within this distance of `initial` in each dimension. From a start
+        far out, several ways down are tried, from points up to 1 (or this) away from `initial`
     ndim : number of dimensions, where neither `initial` nor the target tells
     args : arrays and numbers handed to the density; new ones need no recompilation
     names : a name for each dimension, for messages
@@ -223,7 +224,7 @@ def _starts(initial, ndim, chains) -> tuple[np.ndarray | None, int | None]:
 
 def _regions(starts, jitter, ndim: int, chains: int) -> list[Region]:
     """Where each chain starts."""
-    if not (isinstance(jitter, (int, float)) and 0 <= jitter < math.inf):
+    if not (isinstance(jitter, (int, float, np.number)) and 0 <= jitter < math.inf):
         raise SettingsError(f"jitter is a distance, not {jitter!r}.")
     if starts is None:
         if jitter > 0:
@@ -265,7 +266,7 @@ def _children(root: np.random.SeedSequence, chains: int) -> list[np.random.SeedS
 
 
 def _check_first_start(target: Target, region: Region, root: np.random.SeedSequence) -> int:
-    """Check the gradient where the first chain starts; returns the gradients spent."""
+    """Check the gradient where a chain may start; returns the gradients spent."""
     key = np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, 1 << 32))
     rng = np.random.default_rng(key)
     x, tries = find_start(target, region, rng)

@@ -26,7 +26,7 @@ def slowest_dimensions(draws: np.ndarray, *, of_squares: bool = False) -> np.nda
     """
     alike = np.empty(draws.shape[2])
     for at, block in _blocks(draws):
-        centred = block - block.mean(axis=(0, 1))
+        centred = _scaled(block)
         if of_squares:
             centred **= 2
             centred -= centred.mean(axis=(0, 1))
@@ -34,6 +34,13 @@ def slowest_dimensions(draws: np.ndarray, *, of_squares: bool = False) -> np.nda
         total = np.einsum("ijk,ijk->k", centred, centred)
         alike[at : at + block.shape[2]] = product / np.where(total > 0, total, 1.0)
     return np.argsort(-alike)[:LOOKED_AT]
+
+
+def _scaled(draws: np.ndarray) -> np.ndarray:
+    """Deviations from the mean in units of the largest, so that their squares are finite."""
+    centred = draws - draws.mean(axis=(0, 1))
+    largest = np.abs(centred).max(axis=(0, 1))
+    return centred / np.where(largest > 0, largest, 1.0)
 
 
 def _blocks(draws: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -80,8 +87,7 @@ def least_effective(draws: np.ndarray) -> tuple[float, int]:
     draws : (chain, draw, d)
     """
     by_values, by_squares = slowest_dimensions(draws), slowest_dimensions(draws, of_squares=True)
-    values, deviations = draws[:, :, by_values], draws[:, :, by_squares]
-    squares = (deviations - deviations.mean(axis=(0, 1))) ** 2
+    values, squares = _scaled(draws[:, :, by_values]), _scaled(draws[:, :, by_squares]) ** 2
     size = np.concatenate([effective_size(values), effective_size(squares)])
     worst = size.argmin()
     return float(size[worst]), int(np.concatenate([by_values, by_squares])[worst])

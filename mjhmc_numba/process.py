@@ -20,7 +20,7 @@ RUNG_VECTORS = 5  # position, momentum, gradient, velocity, acceleration
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
 
 
-_SAVED = ("rungs", "levels", "work", "rng")
+_SAVED = ("rungs", "levels", "rng")
 
 
 def random_words(seed: np.random.SeedSequence) -> np.ndarray:

@@ -257,6 +257,8 @@ class ReferenceProcess:
         """All steps of a rung at once, without kicks."""
         x, v = self._drift(angle, start.x, start.v)
         logp, grad = self._evaluate(x)
+        if not np.isfinite(grad).all():
+            logp = -math.inf
         return Rung(x, v, grad, logp, self._energy(logp, v))
 
     def _force(self, x: np.ndarray, grad: np.ndarray) -> np.ndarray:

@@ -45,7 +45,7 @@ REFINE_THRESHOLDS = {
     "leapfrog": 8.0,
     "two_stage": 8.0,
     "three_stage": 8.0,
-    "harmonic": 2.0,
+    "harmonic": 8.0,
     "rotation": math.inf,  # in smaller steps it would go to the same place
 }
 

@@ -24,8 +24,9 @@ PROGRAMS = {
 
 Time of the kernel per gradient over that of the bare call of the density through the same
 address, at draws of the same chain. The kernel runs with what a warm-up found. Where a refresh
-comes after a few gradients, they share its cost; a metric of rank k adds about 4 k d
-multiplications to a gradient, in exchange for fewer gradients.""",
+comes after a few gradients, they share its cost; a metric of rank k adds about 2 k d
+multiplications to a gradient (4 k d where paths rotate) and 4 k d to a refresh, in exchange for
+fewer gradients.""",
     "threads": """## Two chains on two cores
 
 Wall time of two chains on two cores over that of the two in sequence, and the same for two bare
@@ -45,8 +46,10 @@ OF_MODELS = {
     "pymc_gradients": """## PyMC models: time per gradient beside nutpie
 
 Of one chain on one thread: the time of 2000 more draws after the same warm-up, over the gradients
-that they take, with all that is done between gradients. Ours have a low-rank metric, as nutpie's in
-its low-rank mode. The bar is for models whose gradient takes nutpie 10 microseconds or more.""",
+that they take, with all that is done between gradients. Ratios of ours to nutpie's. At the defaults
+ours has a low-rank metric and nutpie a diagonal one, so the bar is for metrics of one kind, on
+models whose gradient takes nutpie 10 microseconds or more. What a direction costs in time it must
+bring back in effective samples per gradient: see RESULTS.md.""",
     "pymc_startup": """## PyMC models: from the model to the first draw
 
 Fresh processes; for "new" PyTensor's cache has not seen the model, for "again" the same script has

@@ -155,7 +155,7 @@ class MJHMC(BlockedStep):
         self._saved: dict | None = None
         self._is_alone = len(self._names) == len(self.density.model.value_vars)
         self._acceptance = math.nan
-        self._watch = Watch(self.density.layout.labels)
+        self._watch = Watch(self.density.layout)
         self._draws = np.zeros((1, self.density.ndim))
         self._rows = np.zeros((1, len(STAT_NAMES)))
 
@@ -358,6 +358,7 @@ class MJHMC(BlockedStep):
         state = self.__dict__.copy()
         state["_saved"] = self.chain
         state["_process"] = state["_tuner"] = state["_target"] = None
+        state["_watch"] = Watch(self.density.layout)  # it is in what is saved of the chain
         return state
 
     # ------------------------------------------------------------------------ progress

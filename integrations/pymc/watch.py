@@ -9,7 +9,8 @@ import numpy as np
 from pymc.stats.convergence import WarningType
 
 from mjhmc_numba.convergence import least_effective, slowest_dimensions
-from mjhmc_numba.diagnostics import SMALLEST_SHARE, STUCK_STAY
+from mjhmc_numba.diagnostics import STUCK_STAY
+from mjhmc_numba.pymc.layout import Layout
 from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.settings import Tuned
 
@@ -17,9 +18,17 @@ __all__ = ["Watch"]
 
 LOW_ACCEPTANCE = 0.5
 ACCEPTANCE_DRAWS = 200  # after tuning, over which it is averaged
-# Draws of which all dimensions are kept; then it is known which are slow, and only those are.
-ALL_DIMENSIONS = 250
-FIRST_LOOK = 500  # draws after which it is looked whether they creep; then whenever they double
+
+# Draws of which all dimensions are kept, and numbers that they may be, but for a few draws; then
+# it is known which dimensions are slow, and only those are kept.
+ALL_DIMENSIONS, NUMBERS, FEWEST = 250, 1 << 19, 50
+# Kept draws at which it is looked whether they creep; at the second number every other one is
+# dropped, so that further looks come whenever the number of draws has doubled.
+FIRST_LOOK, LOOK = 500, 1000
+# Of its draws that a chain should be worth in independent ones. Less than is asked of all chains
+# together: that of one is known less well, least of all from the few draws of the first look.
+SMALLEST_SHARE, FIRST_SHARE = 0.04, 0.02
+ENOUGH = 100  # independent ones, of however many draws
 
 _STAY, _N_CAPPED = COLUMN["longest_stay"], COLUMN["n_capped"]
 
@@ -31,16 +40,19 @@ class Watch:
 
     Parameters
     ----------
-    labels : of the dimensions
+    layout : of the variables in a draw
     """
 
-    def __init__(self, labels: list[str]):
-        self.labels = labels
+    def __init__(self, layout: Layout):
+        self.layout = layout
         self.told: list[str] = []
         self.tried = 0  # draws that have an acceptance
         self.acceptance = 0.0
-        self.slow: np.ndarray | None = None  # the dimensions that are kept
+        self.made = 0
+        self.stride = 1  # of the draws that are kept
         self.kept: list[np.ndarray] = []
+        self.slow: np.ndarray | None = None  # their dimensions; None: all
+        self.is_due = False  # a look that something else came before
 
     def advice(
         self, row: list[float], x: np.ndarray, acceptance: float, tuned: Tuned
@@ -81,30 +93,6 @@ class Watch:
             )
         return self._creeps()
 
-    def _keep(self, x: np.ndarray) -> None:
-        self.kept.append(x.copy() if self.slow is None else x[self.slow])
-        if self.slow is None and len(self.kept) == ALL_DIMENSIONS:
-            draws = np.array(self.kept)
-            by_values = slowest_dimensions(draws[None])
-            by_squares = slowest_dimensions(draws[None], of_squares=True)
-            self.slow = np.union1d(by_values, by_squares)
-            self.kept = list(draws[:, self.slow])
-
-    def _creeps(self) -> Advice | None:
-        """Whether its draws are worth few independent ones, in a value or its square."""
-        n = len(self.kept)
-        looks = n // FIRST_LOOK
-        if self.slow is None or n % FIRST_LOOK or looks & (looks - 1):
-            return None
-        size, dimension = least_effective(np.array(self.kept)[None])
-        if size >= SMALLEST_SHARE * n or not self._is_new("creeps"):
-            return None
-        return WarningType.BAD_PARAMS, (
-            f"The first {n} draws of a chain are worth only {size:.0f} independent ones in "
-            f"{self.labels[self.slow[dimension]]} or its square: it creeps, and its variance may "
-            "be wrong. Draw more, or reparameterize: a non-centred hierarchy is easier."
-        )
-
     def _is_new(self, what: str) -> bool:
         """Whether it has not been told of this chain."""
         is_new = what not in self.told
@@ -112,21 +100,64 @@ class Watch:
             self.told.append(what)
         return is_new
 
+    # ------------------------------------------------------- whether its draws creep
+
+    def _keep(self, x: np.ndarray) -> None:
+        self.made += 1
+        if "creeps" in self.told or self.made % self.stride:
+            return
+        if len(self.kept) == LOOK:
+            self.kept = self.kept[1::2]
+            self.stride *= 2
+            if self.made % self.stride:
+                return
+        self.kept.append(x.copy() if self.slow is None else x[self.slow])
+        if self.slow is None and len(self.kept) >= min(
+            ALL_DIMENSIONS, max(NUMBERS // x.size, FEWEST)
+        ):
+            draws = np.array(self.kept)
+            by_values = slowest_dimensions(draws[None])
+            by_squares = slowest_dimensions(draws[None], of_squares=True)
+            self.slow = np.union1d(by_values, by_squares)
+            self.kept = list(draws[:, self.slow])
+        self.is_due |= self.made == FIRST_LOOK or len(self.kept) == LOOK
+
+    def _creeps(self) -> Advice | None:
+        """Whether its draws are worth few independent ones, in a value or its square."""
+        if not self.is_due or self.slow is None:
+            return None
+        self.is_due = False
+        n = len(self.kept) * self.stride
+        size, dimension = least_effective(np.array(self.kept)[None])
+        if size >= min((SMALLEST_SHARE if n >= LOOK else FIRST_SHARE) * n, ENOUGH):
+            return None
+        self.told.append("creeps")
+        self.kept = []
+        return WarningType.BAD_PARAMS, (
+            f"The first {n} draws of a chain are worth only {size:.0f} independent ones in "
+            f"{self.layout.labels[self.slow[dimension]]} or its square: it creeps, and its "
+            "variance may be wrong. Draw more, or reparameterize: a non-centred hierarchy is "
+            "easier."
+        )
+
     # ------------------------------------------------------------- save and load
 
     def save(self) -> dict[str, Any]:
         """As arrays and numbers."""
         return {
+            "numbers": {name: getattr(self, name) for name in _SAVED},
             "told": list(self.told),
-            "tried": self.tried,
-            "acceptance": self.acceptance,
-            "slow": None if self.slow is None else self.slow.copy(),
             "kept": np.array(self.kept),
+            "slow": None if self.slow is None else self.slow.copy(),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
         """Go on from what was saved."""
+        for name, value in saved["numbers"].items():
+            setattr(self, name, value)
         self.told = list(saved["told"])
-        self.tried, self.acceptance = saved["tried"], saved["acceptance"]
-        self.slow = saved["slow"]
         self.kept = list(saved["kept"])
+        self.slow = saved["slow"]
+
+
+_SAVED = ("tried", "acceptance", "made", "stride", "is_due")

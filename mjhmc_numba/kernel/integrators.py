@@ -149,7 +149,11 @@ def _integrate_rotation(p, angle, point):
     pull = scratch(p, 6)
     pull_to_centre(p, point[0], pull)
     rotate(p, angle, point, pull)
-    return feel(p, point)
+    raised, logp = evaluate(p, point[0], point[2])  # no kick will ask for the acceleration
+    for slope in point[2]:
+        if not math.isfinite(slope):  # others would be thrown off by it
+            return raised, -math.inf
+    return raised, logp
 
 
 @kernel_jit

@@ -84,7 +84,7 @@ def kinetic_energy(p, v, velocity):
 
 @kernel_jit
 def draw_momentum(p, v, velocity):
-    r"""Write a draw of :math:`N(0, M)` to `v`; returns its kinetic energy.
+    r"""Write a draw of :math:`N(0, M)` to `v`, with its velocity; returns its kinetic energy.
 
     The draw is :math:`M^{1/2} n` with :math:`n \sim N(0, I)`, so that energy is
     :math:`\tfrac12 |n|^2`.
@@ -106,7 +106,8 @@ def draw_momentum(p, v, velocity):
 def refresh_momentum(p, alpha, v, velocity):
     r"""R: :math:`v \leftarrow \alpha v + \sqrt{1 - \alpha^2}\, n` with :math:`n \sim N(0, M)`.
 
-    alpha = 0 is the paper's full refresh. Returns the new kinetic energy.
+    alpha = 0 is the paper's full refresh. The velocity follows; rows 1 and 2 of the scratch memory
+    are used. Returns the new kinetic energy.
     """
     if alpha == 0.0:
         return draw_momentum(p, v, velocity)

@@ -13,7 +13,7 @@ __all__ = ["Region", "check_gradient", "find_start"]
 
 TRIES = 100
 SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
-NEAR = 1.0  # other starts than a given one are within this distance
+NEAR = 1.0  # at least so far from a given start others may be
 # Step of the finite differences, in units of 1 + |x|: a compromise of truncation and rounding,
 # and two more in case the density is curved or rough.
 DIFFERENCE_STEPS = (1e-5, 1e-3, 1e-7)
@@ -32,10 +32,10 @@ class Region(NamedTuple):
         """For chains of which nothing is said."""
         return cls(np.zeros(ndim), SPREAD)
 
-    @classmethod
-    def near(cls, x: np.ndarray) -> Region:
-        """Around a start that was given."""
-        return cls(x.copy(), NEAR)
+    @property
+    def widened(self) -> Region:
+        """Where other starts are looked for: some way around it at least."""
+        return Region(self.centre, max(self.spread, NEAR))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         return self.centre + rng.uniform(-self.spread, self.spread, self.centre.size)
@@ -64,15 +64,14 @@ def _complaint(target, region, x, logp, grad) -> str:
         what = f"the log density is {logp:.6g} but its gradient is not finite in {named}"
     where = np.array2string(x, threshold=12, precision=4)
     if region.spread > 0:
-        around = (
-            f"within {region.spread:g} of initial"
-            if region.centre.any()
-            else (f"in (-{region.spread:g}, {region.spread:g})")
-        )
+        around = f"in (-{SPREAD:g}, {SPREAD:g})"
+        advice = "Give a point inside the support with initial=."
+        if region.spread != SPREAD or region.centre.any():
+            around = f"within {region.spread:g} of initial"
+            advice = "Lower jitter=, or give a point further inside the support."
         return (
             f"No start was found: at {TRIES} random points {around} the density or its gradient "
-            f"is not finite; at the last one, {where}, {what}. Give a point inside the support "
-            "with initial=."
+            f"is not finite; at the last one, {where}, {what}. {advice}"
         )
     return f"At the initial point {where} {what}. Give a point inside the support with initial=."
 

@@ -140,8 +140,7 @@ class Tuner:
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
         if not self.begun and self.tune >= self.recipe.ways_from and not self.density_changes:
-            region = self.region if self.region.spread > 0 else Region.near(process.x)
-            self.ways = Ways(region, process.logp)
+            self.ways = Ways(self.region.widened, process.logp)
         self.begun = True
         tuned = self.turning.without(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:

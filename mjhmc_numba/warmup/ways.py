@@ -12,10 +12,10 @@ from mjhmc_numba.warmup.start import Region
 
 __all__ = ["Way", "Ways"]
 
-MOST = 3
+MOST = 5
 TRIES = 5  # to find another start
-WINDOWS = 2  # of the warm-up that a way takes
-JUDGED_BY = 5  # draws at its end
+WINDOWS = 1  # of the warm-up that a way takes
+JUDGED_BY = 3  # draws at its end
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,12 @@ class Ways:
         return next(way for way in self.tried if top - way.end < another_mode)
 
     def another_start(self, rng: np.random.Generator, evaluate, otherwise) -> np.ndarray:
-        """A point of the region where the density is finite, or `otherwise` if none is found.
+        """A point of the region where the density is finite.
 
         Parameters
         ----------
         evaluate : log density and gradient at a point
+        otherwise : where to start if none is found
         """
         for _ in range(TRIES):
             x = self.region.draw(rng)

@@ -1,29 +1,36 @@
 """What a chain tells of its draws as they come."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mjhmc_numba.kernel.layout import STAT_NAMES
-from mjhmc_numba.pymc.watch import ALL_DIMENSIONS, FIRST_LOOK, Watch
+from mjhmc_numba.pymc.stats import COLUMN
+from mjhmc_numba.pymc.watch import ALL_DIMENSIONS, FIRST_LOOK, LOOK, NUMBERS, STUCK_STAY, Watch
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.synthetic import autoregression
 
 NDIM = 20
-LABELS = [f"x[{k}]" for k in range(NDIM)]
 ROW = [0.0] * len(STAT_NAMES)
 TUNED = first_guess(Settings(), NDIM)
 
 
-def watched(watch, draws):
+def new_watch(ndim=NDIM):
+    return Watch(SimpleNamespace(labels=[f"x[{k}]" for k in range(ndim)]))
+
+
+def watched(watch, draws, stays=None):
     """What is told of these draws: {number of the draw: message}."""
     told = {}
-    for n, x in enumerate(draws, start=1):
-        advice = watch.advice(ROW, x, math.nan, TUNED)
+    for x in draws:
+        row = list(ROW)
+        row[COLUMN["longest_stay"]] = (stays or {}).get(watch.made + 1, 0.0)
+        advice = watch.advice(row, x, math.nan, TUNED)
         if advice is not None:
-            told[n] = advice[1]
+            told[watch.made] = advice[1]
     return told
 
 
@@ -32,13 +39,17 @@ def chain(rho, n, seed):
     return autoregression(rho, n, np.random.default_rng(seed), chains=1)[0]
 
 
-def slow_in(dimension, rho):
-    return np.where(np.arange(NDIM) == dimension, rho, 0.2)
+def creeping(dimension, n, seed):
+    """A chain that goes all the way in one dimension and mixes in the others."""
+    draws = chain(np.full(NDIM, 0.2), n, seed)
+    draws[:, dimension] += np.linspace(-5, 5, n)
+    return draws
 
 
 def test_a_slow_dimension_is_told_at_the_first_look_and_only_once(seeds):
-    draws = chain(slow_in(13, 0.98), 4 * FIRST_LOOK, seeds(1))
-    told = watched(Watch(LABELS), draws)
+    watch = new_watch()
+    told = watched(watch, creeping(13, FIRST_LOOK, seeds(1)))
+    assert watched(watch, creeping(13, 2 * FIRST_LOOK, seeds(1, 1))) == {}
     assert list(told) == [FIRST_LOOK]
     assert "in x[13] or its square" in told[FIRST_LOOK]
     assert "reparameterize" in told[FIRST_LOOK]
@@ -50,7 +61,7 @@ def test_a_dimension_whose_spread_changes_slowly_is_told(seeds):
     n = 2 * FIRST_LOOK
     draws = rng.normal(size=(n, NDIM))
     draws[:, 4] = rng.choice([-1.0, 1.0], n) * np.exp(0.5 * chain(np.array([0.99]), n, rng)[:, 0])
-    (message,) = watched(Watch(LABELS), draws).values()
+    (message,) = watched(new_watch(), draws).values()
     assert "in x[4] or its square" in message
 
 
@@ -58,7 +69,7 @@ def test_a_dimension_whose_spread_changes_slowly_is_told(seeds):
 def test_nothing_is_told_of_draws_that_mix(seeds, rho):
     for k in range(20):
         draws = chain(np.full(NDIM, rho), 2 * FIRST_LOOK, seeds(3, k))
-        assert watched(Watch(LABELS), draws) == {}
+        assert watched(new_watch(), draws) == {}
 
 
 def test_it_looks_whenever_the_draws_have_doubled(seeds):
@@ -67,21 +78,50 @@ def test_it_looks_whenever_the_draws_have_doubled(seeds):
     begins = FIRST_LOOK + 1
     draws = rng.normal(size=(5 * FIRST_LOOK, NDIM))
     draws[begins:, :] = 2.0
-    told = watched(Watch(LABELS), draws)
+    told = watched(new_watch(), draws)
     assert list(told) == [2 * FIRST_LOOK]
 
 
-def test_it_keeps_only_the_slow_dimensions(seeds):
-    watch = Watch([f"x[{k}]" for k in range(100)])
-    watched(watch, chain(np.full(100, 0.1), ALL_DIMENSIONS + 10, seeds(5)))
-    assert len(watch.kept) == ALL_DIMENSIONS + 10
-    assert sum(x.size for x in watch.kept) < 0.4 * 100 * len(watch.kept)
+def test_it_keeps_few_numbers_however_long_the_chain(seeds):
+    watch = new_watch(100)
+    watched(watch, chain(np.full(100, 0.1), ALL_DIMENSIONS, seeds(5)))
+    assert len(watch.kept) == ALL_DIMENSIONS
+    assert 16 <= watch.kept[0].size <= 32
+    watched(watch, chain(np.full(100, 0.1), 20 * LOOK, seeds(5, 1)))
+    assert LOOK / 2 <= len(watch.kept) <= LOOK
+    wide = new_watch(NUMBERS // 60)
+    watched(wide, np.random.default_rng(seeds(5, 2)).normal(size=(60, NUMBERS // 60)))
+    assert wide.kept[0].size <= 32
+
+
+def test_late_looks_see_all_draws(seeds):
+    """Every other draw of a long chain says as much of what is slow."""
+    draws = chain(np.where(np.arange(NDIM) == 3, 0.6, 0.1), 8 * LOOK, seeds(7))
+    draws[4 * LOOK + 1 :, 3] += 20.0
+    told = watched(new_watch(), draws)
+    assert list(told) == [8 * LOOK]
+    assert f"first {8 * LOOK} draws" in told[8 * LOOK]
+    assert "x[3]" in told[8 * LOOK]
+
+
+def test_a_look_is_made_up_for_if_something_else_had_to_be_told(seeds):
+    draws = creeping(2, FIRST_LOOK + 5, seeds(8))
+    told = watched(new_watch(), draws, stays={FIRST_LOOK: STUCK_STAY + 1})
+    assert list(told) == [FIRST_LOOK, FIRST_LOOK + 1]
+    assert "stuck" in told[FIRST_LOOK]
+    assert "creeps" in told[FIRST_LOOK + 1]
+
+
+def test_a_chain_that_is_not_fast_is_rarely_told_of(seeds):
+    """A ninth of its draws would do; that of the slowest of 100 dimensions looks like less."""
+    draws = [chain(np.full(100, 0.8), LOOK, seeds(9, k)) for k in range(40)]
+    assert sum(bool(watched(new_watch(100), x)) for x in draws) <= 6
 
 
 @pytest.mark.parametrize("at", [0, 10, ALL_DIMENSIONS + 5])
 def test_what_was_saved_goes_on_as_before(seeds, at):
-    draws = chain(slow_in(7, 0.98), FIRST_LOOK, seeds(6))
-    watch, other = Watch(LABELS), Watch(LABELS)
+    draws = creeping(7, FIRST_LOOK, seeds(6))
+    watch, other = new_watch(), new_watch()
     watched(watch, draws[:at])
     other.load(watch.save())
     told = watched(other, draws[at:])

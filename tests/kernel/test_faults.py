@@ -10,6 +10,7 @@ from scipy import stats
 from mjhmc_numba.errors import SlowDensityWarning
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, STAT_NAMES
 from mjhmc_numba.process import Process
+from mjhmc_numba.settings import INTEGRATORS
 from mjhmc_numba.target import as_target
 from tests.kernel.processes import (
     COLUMN,
@@ -80,6 +81,16 @@ def test_a_density_that_is_not_finite_beyond_an_edge_is_a_cut_density(seeds, sim
     assert abs(batch_z(draws[:, 0] < -1.5, cut.cdf(-1.5))) < 5
     assert abs(batch_z(draws[:, 1], 0.0)) < 5
     assert abs(batch_z(draws[:, 1] ** 2, 1.0)) < 5
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+@pytest.mark.parametrize("outside", [0.0, -math.inf, math.nan])
+def test_no_integrator_goes_where_the_density_or_its_gradient_is_not_finite(integrator, outside):
+    target = as_target(cut_normal, 2, (outside,))
+    process = started(target, settings(), tuned(2, integrator=integrator, step_size=0.5), 5)
+    draws, _ = run(process, 500)
+    assert draws[:, 0].max() <= EDGE
+    assert draws[:, 0].min() < -1
 
 
 def test_steep_but_finite_steps_count_as_divergences():

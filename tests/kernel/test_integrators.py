@@ -9,6 +9,7 @@ from mjhmc_numba.kernel.integrators import drift_fraction, integrate, kick_fract
 from mjhmc_numba.kernel.jump import move
 from mjhmc_numba.kernel.ladder import look
 from mjhmc_numba.kernel.layout import EVENT_F
+from mjhmc_numba.kernel.metric import draw_momentum
 from mjhmc_numba.settings import INTEGRATORS
 from mjhmc_numba.target import as_target
 from tests.kernel.processes import (
@@ -217,6 +218,8 @@ def carried(process, i):
     """Velocity and acceleration of a slot of the ladder, as carried along and as they must be."""
     _, v, grad, velocity, acceleration = process.rungs[:, i]
     inverse_mass = process.tuned.metric.covariance()
+    if process.tuned.integrator == "rotation":  # it has no kicks
+        return velocity, inverse_mass @ v
     return (velocity, acceleration), (inverse_mass @ v, inverse_mass @ grad)
 
 
@@ -242,3 +245,23 @@ def test_a_flipped_velocity_is_that_of_the_flipped_momentum():
     move(process.state[0], EVENT_F)
     process.move(process.x)
     np.testing.assert_allclose(*carried(process, process._slot), rtol=1e-12, atol=1e-12)
+
+
+@every_integrator
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_trial_step_has_the_error_of_a_step_from_there(integrator, rank):
+    """Whatever the integrator in use, and whatever was left in the scratch memory."""
+    changes = {"metric": low_rank_metric(3, rank)} if rank else {}
+    process = process_with("leapfrog", **changes)
+    x, _ = random_state(3)
+    logp, grad = process.target.logp_and_grad(x)
+    stream = process.rng.copy()
+    process.work[:] = 1e6
+    error, gain = process.probe(x, grad, logp, integrator, 0.3)
+    process.rng[:] = stream
+    v = np.empty(3)
+    draw_momentum(process.state[0], v, np.empty(3))
+    begun = process_with(integrator, **changes)
+    end_x, _, energy = walk(begun, 0.3, 1, x, v)
+    assert error == pytest.approx(energy - total_energy(process, logp, v), abs=1e-12)
+    assert gain == pytest.approx(process.target.logp_and_grad(end_x)[0] - logp, abs=1e-12)

@@ -235,6 +235,20 @@ MUTANTS = (
         INTEGRATORS,
     ),
     Mutant(
+        "rotation to where the gradient is not finite",
+        "kernel/integrators.py",
+        "if not math.isfinite(slope):",
+        "if slope == math.inf:",
+        FAULTS,
+    ),
+    Mutant(
+        "first trial step without acceleration",
+        "kernel/chain.py",
+        "        apply_inverse_mass(p, end_grad, end_acceleration)",
+        "        apply_inverse_mass(p, end_grad, end_velocity)",
+        INTEGRATORS,
+    ),
+    Mutant(
         "rotation that stretches",
         "kernel/integrators.py",
         "v[j] = cosine * v[j] - sine * pulled",
