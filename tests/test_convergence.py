@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from mjhmc_numba.convergence import effective_size, slowest_dimensions, split_r_hat
+from mjhmc_numba.convergence import (
+    effective_size,
+    least_effective,
+    slowest_dimensions,
+    split_r_hat,
+)
 from tests.synthetic import autoregression
 
 
@@ -24,6 +29,41 @@ def test_chains_apart_are_worth_little(seeds):
 
 def test_what_never_moved_is_worth_next_to_nothing():
     assert effective_size(np.ones((2, 100, 1)))[0] < 5
+
+
+def monotone_sequence(x):
+    """Geyer's effective size of one chain, written out."""
+    n, centred = len(x), x - x.mean()
+    correlation = [centred[k:] @ centred[: n - k] / (centred @ centred) for k in range(n)]
+    total, last = -1.0, np.inf
+    for k in range(0, n - 1, 2):
+        pair = correlation[k] + correlation[k + 1]
+        if pair <= 0:
+            break
+        last = min(last, pair)
+        total += 2 * last
+    return n / total
+
+
+def test_pairs_of_correlations_are_made_to_fall(seeds):
+    draws = autoregression(np.full(50, 0.7), 301, np.random.default_rng(seeds(66)), chains=1)
+    expected = [monotone_sequence(draws[0, :, k]) for k in range(50)]
+    np.testing.assert_allclose(effective_size(draws), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-150, 1.0, 1e150])
+def test_the_least_effective_dimension_is_found_by_values_or_squares(seeds, size):
+    rng = np.random.default_rng(seeds(67))
+    draws = autoregression(np.full(40, 0.2), 1000, rng)
+    draws[:, :, 11] = autoregression(0.95, 1000, rng)[:, :, 0]
+    slow, dimension = least_effective(size * draws)
+    assert dimension == 11
+    assert 50 < slow < 250  # 103
+    signs = rng.choice([-1.0, 1.0], (4, 1000))
+    draws[:, :, 23] = signs * np.exp(0.3 * autoregression(0.99, 1000, rng)[:, :, 0])
+    slower, dimension = least_effective(size * draws)
+    assert dimension == 23
+    assert slower < slow
 
 
 @pytest.mark.parametrize("block", [1 << 18, 5000])

@@ -74,6 +74,21 @@ def test_draws_are_those_of_the_step_method(native, stepwise, group):
         assert np.allclose(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
+def test_draws_are_those_of_the_step_method_from_a_start_far_out():
+    """Where several ways down are tried."""
+    with pm.Model() as model:
+        pm.Normal("x", [3.0, -3.0], 0.01)
+        options = SMALL | {"tune": 220, "discard_tuned_samples": False}
+        native = mp.compile(model).sample(**options)
+        stepwise = pm.sample(step=mp.MJHMC(), cores=1, **options)
+    for group in ("posterior", "warmup_posterior"):
+        assert np.array_equal(native[group]["x"], stepwise[group]["x"])
+    # Ways of ten draws begin anew.
+    jumps = np.abs(np.diff(native["warmup_posterior"]["x"].values, axis=1)).max(axis=(0, 2))
+    assert (jumps[[9, 19, 29, 39]] > 0.05).all()
+    assert jumps[60:].max() < 0.2
+
+
 @pytest.mark.parametrize("group", ["sample_stats", "warmup_sample_stats"])
 def test_statistics_are_those_of_the_step_method(native, stepwise, group):
     timings = {"perf_counter_start", "perf_counter_diff", "process_time_diff"}

@@ -296,23 +296,35 @@ def test_a_draw_is_not_overwritten_by_the_next(model):
 # ------------------------------------------------------------------ saved and resumed
 
 
-@pytest.mark.parametrize("pause", [0, 7, 60, 90])
-def test_a_restored_state_gives_the_same_next_draws(model, pause):
+def restore_and_compare(model, pause, tune):
+    """A chain that is restored after some draws in another step method makes the same ones."""
     with model:
-        step, other = MJHMC(tune=70), MJHMC(tune=70)
-    begin(step, 3, 70)
+        step, other = MJHMC(tune=tune), MJHMC(tune=tune)
+    begin(step, 3, tune)
     points = [model.initial_point()]
     for k in range(pause):
-        if k == 70:
+        if k == tune:
             step.stop_tuning()
         points.append(step.step(points[-1])[0])
     state = step.sampling_state
     other.sampling_state = state
     assert equal_dataclass_values(other.sampling_state, state)
-    continued = [run(s, points[-1], draws=10, tune=max(70 - pause, 0)) for s in (step, other)]
+    continued = [run(s, points[-1], draws=10, tune=max(tune - pause, 0)) for s in (step, other)]
     assert np.array_equal(vectors(continued[0][0]), vectors(continued[1][0]))
     assert continued[0][1][-1][0]["energy"] == continued[1][1][-1][0]["energy"]
     assert equal_dataclass_values(step.sampling_state, other.sampling_state)
+
+
+@pytest.mark.parametrize("pause", [0, 7, 60, 90])
+def test_a_restored_state_gives_the_same_next_draws(model, pause):
+    restore_and_compare(model, pause, tune=70)
+
+
+@pytest.mark.parametrize("pause", [15, 48, 55])
+def test_a_restored_state_goes_on_with_the_ways_down(pause):
+    with pm.Model() as far_out:
+        pm.Normal("x", [3.0, -3.0], 0.01)
+    restore_and_compare(far_out, pause, tune=210)
 
 
 def test_a_state_of_other_variables_is_refused(model):

@@ -23,11 +23,14 @@ GIVEN = {
 }
 
 
-def warm_up(target, settings, tune, seed, x0=None, watch=None):
-    """A process after its warm-up; `watch` is called after every draw."""
+def warm_up(target, settings, tune, seed, x0=None, watch=None, spread=0.0):
+    """A process after its warm-up; `watch` is called after every draw.
+
+    It starts at x0; other starts are within `spread` of that, or within 1.
+    """
     process = Process(target, settings, first_guess(settings, target.ndim), random_words(seed))
     process.start(np.full(target.ndim, 0.5) if x0 is None else x0)
-    region = Region(process.x.copy(), 0.0)
+    region = Region(process.x.copy(), spread)
     tuner = Tuner(settings, target.ndim, tune, np.random.default_rng(seed), region)
     tuner.begin(process)
     draw, stats = np.empty((1, target.ndim)), np.empty((1, len(STAT_NAMES)))

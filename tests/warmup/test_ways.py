@@ -117,3 +117,23 @@ def test_fewer_chains_end_in_a_minor_mode(seeds, monkeypatch):
             minor[most] += process.x[0] < 0
     assert minor[1] > 60
     assert minor[5] < 0.75 * minor[1]
+
+
+def test_other_ways_begin_where_chains_start(seeds):
+    """From a start in the basin of the minor mode: others near by lead there too."""
+    target, minor = as_target(two_modes, 2), {}
+    for spread in (0.0, 30.0):
+        ends = [
+            warm_up(
+                target,
+                Settings(),
+                200,
+                seeds(183, chain),
+                x0=np.array([-12.0, 8.0]),
+                spread=spread,
+            )[0].x[0]
+            for chain in range(40)
+        ]
+        minor[spread] = np.mean(np.array(ends) < 0)
+    assert minor[0.0] > 0.9
+    assert minor[30.0] < 0.6
