@@ -9,7 +9,7 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, control, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
 from mjhmc_numba.metric import Metric
-from mjhmc_numba.settings import INTEGRATORS, REFINE_THRESHOLDS, Settings, Tuned
+from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
 from mjhmc_numba.target import Target
 
 __all__ = ["Process", "random_words"]
@@ -101,9 +101,9 @@ class Process:
             stages=INTEGRATORS[tuned.integrator][0],
             motion=INTEGRATORS[tuned.integrator][1],
             step_jitter=settings.step_jitter,
-            refresh_jitter=settings.refresh_jitter,
+            refresh_jitter=settings.refresh_jitter_of(tuned.integrator),
             refresh_alpha=settings.refresh_alpha,
-            refine_threshold=settings.refine_threshold or REFINE_THRESHOLDS[tuned.integrator],
+            refine_threshold=settings.refine_threshold_of(tuned.integrator),
             refine_levels=settings.refine_levels,
             rates=g.code,
             g_max=g.bound,

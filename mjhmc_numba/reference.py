@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.kernel.random import exponential, fill_normal, uniform
-from mjhmc_numba.settings import REFINE_THRESHOLDS, Settings, Tuned
+from mjhmc_numba.settings import Settings, Tuned
 
 __all__ = ["ReferenceProcess", "ReferenceRun", "Visit", "run"]
 
@@ -152,7 +152,8 @@ class ReferenceProcess:
         self.competing = settings.method == "competing" or not bounded
         self.poisson = settings.clock == "poisson" or self.competing
         self.refine_levels = settings.refine_levels or 0
-        self.refine_threshold = settings.refine_threshold or REFINE_THRESHOLDS[tuned.integrator]
+        self.refine_threshold = settings.refine_threshold_of(tuned.integrator)
+        self.refresh_jitter = settings.refresh_jitter_of(tuned.integrator)
         self._set_metric()
         self._reset_statistics()
         self.now = self.tick_end = 0.0
@@ -338,7 +339,7 @@ class ReferenceProcess:
         rate = self.tuned.refresh_rate
         if self.poisson:
             return exponential(self.rng) / rate
-        jitter = self.settings.refresh_jitter * (2 * uniform(self.rng) - 1)
+        jitter = self.refresh_jitter * (2 * uniform(self.rng) - 1)
         rings = math.floor(self.g_max * (1 + jitter) / rate + uniform(self.rng))
         return max(rings, 1) / self.g_max
 

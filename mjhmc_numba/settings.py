@@ -39,15 +39,10 @@ INTEGRATORS = {
 
 # For a tuned step size.
 STEP_JITTER = 0.15
+REFRESH_JITTER = 0.3
 REFINE_LEVELS = 5
 LARGEST_LEVEL = 16
-REFINE_THRESHOLDS = {
-    "leapfrog": 8.0,
-    "two_stage": 8.0,
-    "three_stage": 8.0,
-    "harmonic": 8.0,
-    "rotation": math.inf,  # in smaller steps it would go to the same place
-}
+REFINE_THRESHOLD = 8.0
 
 
 @dataclass(frozen=True)
@@ -69,14 +64,15 @@ class Settings:
     metric : "low_rank", "diag", or a `Metric`; a vector is taken as variances, a matrix as a
         covariance
     refresh_alpha : share of the momentum that a refresh keeps; 0 is a full refresh
-    refresh_jitter : spread of the times between refreshes under the regular clock
+    refresh_jitter : spread of the times between refreshes under the regular clock; None: 0 for a
+        given refresh rate and for rotations, whose angle is chosen, else 0.3: where all paths
+        are half a turn long in some direction, squares in it hardly change
     step_jitter : spread of the step size, drawn anew at each refresh; None: 0 for a given step
         size, which is used as given, else 0.15
     target_accept : acceptance statistic that the step size is tuned to; None: the tuner's choice
     refine_levels : how many times a rung is halved where the energy error is large; None: 0
         for a given step size, else 5
-    refine_threshold : energy error above which it is; None: 2 for the harmonic integrator,
-        which is lost far from the centre without it, never for the rotation, else 8
+    refine_threshold : energy error above which it is; None: 8, never for the rotation
     max_jumps, max_gradients : a draw that costs more is cut short, counted and warned of
     """
 
@@ -91,7 +87,7 @@ class Settings:
     method: str | None = None
     metric: Any = "low_rank"
     refresh_alpha: float = 0.0
-    refresh_jitter: float = 0.0
+    refresh_jitter: float | None = None
     step_jitter: float | None = None
     target_accept: float | None = None
     refine_levels: int | None = None
@@ -103,6 +99,8 @@ class Settings:
         given = self.step_size is not None
         if self.step_jitter is None:
             object.__setattr__(self, "step_jitter", 0.0 if given else STEP_JITTER)
+        if self.refresh_jitter is None and self.refresh_rate is not None:
+            object.__setattr__(self, "refresh_jitter", 0.0)
         if self.refine_levels is None:
             object.__setattr__(self, "refine_levels", 0 if given else REFINE_LEVELS)
         positive = ("step_size", "refresh_rate", "draw_interval", "refine_threshold", "rates_bound")
@@ -111,7 +109,8 @@ class Settings:
         for name in ("num_steps", "max_jumps", "max_gradients"):
             _check_whole(name, getattr(self, name))
         _check_range("refresh_alpha", self.refresh_alpha, 0.0, 1.0)
-        _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
+        if self.refresh_jitter is not None:
+            _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
         _check_range("step_jitter", self.step_jitter, 0.0, 1.0)
         _check_levels("refine_levels", self.refine_levels)
         if self.target_accept is not None:
@@ -159,6 +158,19 @@ class Settings:
             "refine_levels": 0,
         }
         return cls.create(fixed | options)
+
+    def refresh_jitter_of(self, integrator: str) -> float:
+        """The spread of path lengths with this integrator."""
+        if self.refresh_jitter is not None:
+            return self.refresh_jitter
+        return REFRESH_JITTER if INTEGRATORS[integrator][1] == STRAIGHT else 0.0
+
+    def refine_threshold_of(self, integrator: str) -> float:
+        """The energy error from which a rung of this integrator is refined."""
+        if self.refine_threshold is not None:
+            return self.refine_threshold
+        # In smaller steps a rotation would go to the same place.
+        return math.inf if integrator == "rotation" else REFINE_THRESHOLD
 
     @cached_property
     def balancing(self) -> Balancing:

@@ -33,6 +33,7 @@ VARIANTS = {
     "leapfrog": mj.Settings(integrator="leapfrog"),
     "diagonal metric": mj.Settings(metric="diag"),
     "no step jitter": mj.Settings(step_jitter=0.0),
+    "no path jitter": mj.Settings(refresh_jitter=0.0),
     "no refined rungs": mj.Settings(refine_levels=0),
     "g: Barker": mj.Settings(rates="barker"),
     "g: sqrt (and Poisson)": mj.Settings(rates="sqrt"),

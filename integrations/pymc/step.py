@@ -28,6 +28,7 @@ from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.target import Target
 from mjhmc_numba.warmup.start import Region
+from mjhmc_numba.warmup.trajectory import straight
 from mjhmc_numba.warmup.tuner import Tuner, first_guess
 
 __all__ = ["DEFAULT_TUNE", "MJHMC"]
@@ -185,7 +186,10 @@ class MJHMC(BlockedStep):
             self._begin(point)
         process, density, row = self._process, self.density, self._rows[0]
         assert process is not None
-        moved = density.update_others(point) | density.update_data(by_identity=True)
+        is_other = density.update_data(by_identity=True)
+        if is_other:
+            process.configure(straight(process.tuned))
+        moved = density.update_others(point) or is_other
         if moved or self._bytes(point) != self._seen:
             self._follow(process, density.layout.ravel(point))
         tuned = process.tuned

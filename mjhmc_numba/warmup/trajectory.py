@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from mjhmc_numba.kernel.layout import STRAIGHT
+from mjhmc_numba.settings import INTEGRATORS, Tuned
+
 __all__ = [
     "QUARTER_TURN",
     "Trajectory",
@@ -13,6 +16,7 @@ __all__ = [
     "plan",
     "plan_turn",
     "plan_turns",
+    "straight",
 ]
 
 LENGTH = 1.9  # whitened length between refreshes, in units of the slowest scale
@@ -73,6 +77,14 @@ def plan_turns(step_size: float, turns: int) -> Trajectory:
     """For the rotation: a refresh after each quarter turn, a draw after several."""
     rungs = float(max(1, round(QUARTER_TURN / step_size)))
     return Trajectory(1, 1.0 / rungs, turns * rungs)
+
+
+def straight(tuned: Tuned) -> Tuned:
+    """Leapfrog in the place of rotations about a Gaussian that is no longer the density's."""
+    if INTEGRATORS[tuned.integrator][1] == STRAIGHT:
+        return tuned
+    path = plan(1.0, 1, 1.0, MAX_RUNGS)
+    return tuned.replace(integrator="leapfrog", step_size=1.0, **path._asdict())
 
 
 def path_gradients(step_size: float, slowest: float) -> float:

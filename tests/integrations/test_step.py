@@ -211,11 +211,12 @@ def test_data_that_changes_between_runs_is_taken_over():
     assert np.allclose(means, [1.0, 50.0], atol=0.05)
 
 
-def test_data_that_changes_between_draws_is_taken_over(model):
+@pytest.mark.parametrize("integrator", ["auto", "harmonic", "leapfrog"])
+def test_data_that_changes_between_draws_is_taken_over(integrator):
     with pm.Model() as changing:
         centre = pm.Data("centre", 0.0)
         pm.Normal("x", centre, 1e-3)
-        step = MJHMC(tune=60)
+        step = MJHMC(tune=60, integrator=integrator)
     begin(step, 1, 60)
     points, _ = run(step, changing.initial_point(), draws=20, tune=60)
     with changing:
