@@ -60,28 +60,22 @@ def drift_fraction(stages, k):
 
 
 @kernel_jit
-def kick(p, length, point):
-    """Move the momentum along the gradient."""
-    _, v, grad, velocity, acceleration = point
+def kick(length, v, grad):
+    """Move the momentum along the gradient, or the velocity along the acceleration."""
     for j in range(v.size):
         v[j] += length * grad[j]
-    if keeps_velocity(p):
-        for j in range(v.size):
-            velocity[j] += length * acceleration[j]
 
 
 @kernel_jit
-def kick_and_drift(p, kick_length, drift_length, point):
-    """Move the momentum along the gradient, then the position along the new velocity.
+def drift(length, x, velocity):
+    """Move the position along the velocity."""
+    for j in range(x.size):
+        x[j] += length * velocity[j]
 
-    Where the metric is diagonal, in one pass over the vectors.
-    """
-    x, v, grad, velocity, _ = point
-    if keeps_velocity(p):
-        kick(p, kick_length, point)
-        for j in range(x.size):
-            x[j] += drift_length * velocity[j]
-        return
+
+@kernel_jit
+def kick_and_drift(p, kick_length, drift_length, x, v, grad):
+    """Both where the metric is diagonal, in one pass over the vectors."""
     scale = vector(p.scale, p.ndim)
     for j in range(x.size):
         kicked = v[j] + kick_length * grad[j]
@@ -167,17 +161,30 @@ def integrate(p, step_size, num_steps, point):
         return _integrate_harmonic(p, step_size, num_steps, point)
     if p.motion == ROTATION:
         return _integrate_rotation(p, num_steps * step_size, point)
+    # Handing over five arrays at every gradient would take as long as a small density does.
+    x, v, grad, velocity, acceleration = point
+    carries = keeps_velocity(p)
     h = p.stages * step_size
     kick_length = kick_fraction(p.stages, 0) * h
     logp = -math.inf
     for _ in range(num_steps):
         for k in range(p.stages):
-            kick_and_drift(p, kick_length, drift_fraction(p.stages, k) * h, point)
-            raised, logp = feel(p, point)
+            drift_length = drift_fraction(p.stages, k) * h
+            if carries:
+                kick(kick_length, v, grad)
+                kick(kick_length, velocity, acceleration)
+                drift(drift_length, x, velocity)
+            else:
+                kick_and_drift(p, kick_length, drift_length, x, v, grad)
+            raised, logp = evaluate(p, x, grad)
             if raised or logp == -math.inf:
                 return raised, logp
+            if carries:
+                apply_inverse_mass(p, grad, acceleration)
             kick_length = kick_fraction(p.stages, k + 1) * h
         # The last kick of a step and the first of the next are one.
         kick_length *= 2.0
-    kick(p, 0.5 * kick_length, point)
+    kick(0.5 * kick_length, v, grad)
+    if carries:
+        kick(0.5 * kick_length, velocity, acceleration)
     return False, logp

@@ -86,8 +86,13 @@ def copy_vector(source, destination):
 @kernel_jit
 def copy_point(p, source, destination):
     """Copy a point of phase space, with what it has of velocity and acceleration."""
-    for k in range(5 if keeps_velocity(p) else 3):
-        copy_vector(source[k], destination[k])
+    # A loop over the members of a tuple would not be unrolled.
+    copy_vector(source[0], destination[0])
+    copy_vector(source[1], destination[1])
+    copy_vector(source[2], destination[2])
+    if keeps_velocity(p):
+        copy_vector(source[3], destination[3])
+        copy_vector(source[4], destination[4])
 
 
 @kernel_jit

@@ -195,15 +195,15 @@ MUTANTS = (
     Mutant(
         "velocity not kicked",
         "kernel/integrators.py",
-        "velocity[j] += length * acceleration[j]",
-        "velocity[j] += 0.0 * acceleration[j]",
+        "                kick(kick_length, velocity, acceleration)",
+        "                kick(0.0, velocity, acceleration)",
         INTEGRATORS,
     ),
     Mutant(
         "stale acceleration",
         "kernel/integrators.py",
-        "apply_inverse_mass(p, grad, acceleration)",
-        "apply_inverse_mass(p, x, scratch(p, 0))",
+        "                apply_inverse_mass(p, grad, acceleration)\n            kick",
+        "                apply_inverse_mass(p, x, scratch(p, 0))\n            kick",
         INTEGRATORS,
     ),
     Mutant(
@@ -265,8 +265,8 @@ MUTANTS = (
     Mutant(
         "kick between two steps only half as long",
         "kernel/integrators.py",
-        "kick_length *= 2.0\n    kick(p, 0.5 * kick_length, point)",
-        "kick_length *= 1.0\n    kick(p, kick_length, point)",
+        "kick_length *= 2.0\n    kick(0.5 * kick_length, v, grad)",
+        "kick_length *= 1.0\n    kick(kick_length, v, grad)",
         INTEGRATORS,
     ),
     Mutant(
