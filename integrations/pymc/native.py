@@ -17,7 +17,7 @@ from typing import Any
 import numba
 import numpy as np
 import pytensor
-from numba import carray, cfunc, types
+from numba import carray, cfunc, njit, types
 from numba.core.errors import NumbaWarning, TypingError
 from numba.np.numpy_support import from_dtype
 from pytensor.graph.basic import Constant
@@ -31,7 +31,7 @@ from mjhmc_numba.kernel.layout import as_pointer
 __all__ = ["NativeCode", "SHAPE_VARIES", "density_code", "expansion_code", "lift_constants"]
 
 # Raised whenever the text of the C functions below changes what they do.
-VERSION = 1
+VERSION = 2
 
 # Constants of more bytes than this become arrays of the table: they would bloat the machine code,
 # and Numba does not cache code around constants beyond a megabyte.
@@ -47,6 +47,16 @@ SIGNATURES = {
     "expansion": types.int64(_double, types.int64, types.int64, _table),
 }
 
+# No exception leaves the C function. It is a function of its own because each statement within a
+# `try` makes Numba's analysis longer: around twenty statements it took five seconds.
+GUARD = """
+def guard(a, b, c, d):
+    try:
+        return body(a, b, c, d)
+    except Exception:
+        return {on_exception}
+"""
+
 
 @dataclass
 class NativeCode:
@@ -55,7 +65,8 @@ class NativeCode:
     Attributes
     ----------
     kind : "density" or "expansion"
-    source : Python text of the C function
+    source : Python text of the C function's body
+    on_exception : what the C function returns when its body raises
     dtypes : dtype of each array of the table, as the source numbers them
     key : name in PyTensor's cache, or None if the code cannot be cached
     constants : arrays that were lifted out of the graph, last in the table
@@ -64,6 +75,7 @@ class NativeCode:
 
     kind: str
     source: str
+    on_exception: int
     dtypes: tuple[str, ...]
     key: str | None
     constants: list = field(default_factory=list)
@@ -87,8 +99,12 @@ class NativeCode:
         cached = self.key is not None and pytensor.config.numba__cache
         if self.inner is None and not cached:
             return None
+        body = njit(compile_numba_function_src(self.source, "body", global_env=env))
         function = compile_numba_function_src(
-            self.source, self.kind, global_env=env, cache_key=self.key if cached else None
+            GUARD.format(on_exception=self.on_exception),
+            "guard",
+            global_env={"__name__": __name__, "body": body},
+            cache_key=self.key if cached else None,
         )
         with warnings.catch_warnings():
             # PyTensor's own functions warn so too, and silence it only for the names they know.
@@ -128,23 +144,20 @@ def density_code(fgraph, on_exception: int = RAISED) -> NativeCode:
     ndim = fgraph.inputs[0].type.shape[0]
     arrays, _ = _unpack(fgraph.inputs[1:])
     source = f"""
-def density(x_, grad_, logp_, table):
-    try:
-        x = carray(x_, ({ndim},))
-        grad = carray(grad_, ({ndim},))
-        logp = carray(logp_, (1,))
-{_indent(arrays, 8)}
-        value, slope = inner({_arguments("x", fgraph.inputs)})
-        logp[0] = value.item()
-        fine = np.isfinite(logp[0])
-        for j in range({ndim}):
-            grad[j] = slope[j]
-            fine &= np.isfinite(slope[j])
-    except Exception:
-        return {int(on_exception)}
+def body(x_, grad_, logp_, table):
+    x = carray(x_, ({ndim},))
+    grad = carray(grad_, ({ndim},))
+    logp = carray(logp_, (1,))
+{_indent(arrays, 4)}
+    value, slope = inner({_arguments("x", fgraph.inputs)})
+    logp[0] = value.item()
+    fine = np.isfinite(logp[0])
+    for j in range({ndim}):
+        grad[j] = slope[j]
+        fine &= np.isfinite(slope[j])
     return {FINE} if fine else {NOT_FINITE}
 """
-    return _code("density", source, fgraph, constants)
+    return _code("density", source, on_exception, fgraph, constants)
 
 
 def expansion_code(fgraph) -> NativeCode:
@@ -163,18 +176,15 @@ def expansion_code(fgraph) -> NativeCode:
         store += _store(names[k], f"dtype{len(fgraph.inputs) - 1 + k}", output.type.ndim, at)
         at += 1 + output.type.ndim
     source = f"""
-def expansion(draws_, start, stop, table):
-    try:
-        draws = carray(draws_, (stop, {ndim}))
-{_indent(arrays, 8)}
-        for i in range(start, stop):
-            {", ".join(names)}, = inner({_arguments("draws[i]", fgraph.inputs)})
-{_indent(store, 12)}
-    except Exception:
-        return {RAISED}
+def body(draws_, start, stop, table):
+    draws = carray(draws_, (stop, {ndim}))
+{_indent(arrays, 4)}
+    for i in range(start, stop):
+        {", ".join(names)}, = inner({_arguments("draws[i]", fgraph.inputs)})
+{_indent(store, 8)}
     return {FINE}
 """
-    return _code("expansion", source, fgraph, constants, fgraph.outputs)
+    return _code("expansion", source, RAISED, fgraph, constants, fgraph.outputs)
 
 
 def _unpack(inputs: Sequence) -> tuple[list[str], int]:
@@ -210,7 +220,7 @@ def _indent(lines: Sequence[str], width: int) -> str:
     return "\n".join(" " * width + line for line in lines)
 
 
-def _code(kind, source, fgraph, constants, outputs=()) -> NativeCode:
+def _code(kind, source, on_exception, fgraph, constants, outputs=()) -> NativeCode:
     if pytensor.config.numba__cache:
         inner, graph_key = numba_funcify_and_cache_key(fgraph)
     else:
@@ -227,6 +237,7 @@ def _code(kind, source, fgraph, constants, outputs=()) -> NativeCode:
             graph_key,
             dtypes,
             source,
+            on_exception,
         )
         key = f"mjhmc_{sha256(repr(parts).encode()).hexdigest()}"
-    return NativeCode(kind, source, dtypes, key, constants, inner)
+    return NativeCode(kind, source, on_exception, dtypes, key, constants, inner)
