@@ -12,35 +12,41 @@ LOOKED_AT = 16  # dimensions whose effective size is worth computing
 BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
 
 
-def slowest_dimensions(draws: np.ndarray, *, of_squares: bool = False) -> np.ndarray:
+def slowest_dimensions(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Some dimensions in which successive draws are most alike: a cheap first look.
 
     Parameters
     ----------
     draws : (chain, draw, d)
-    of_squares : in their squared distances from the mean, rather than in their values
 
     Returns
     -------
-    indices, the slowest first
+    indices, the slowest first: by their values, and by their squared distances from the mean
     """
-    alike = np.empty(draws.shape[2])
+    values, squares = np.empty((2, draws.shape[2]))
     for at, block in _blocks(draws):
-        centred = _scaled(block)
-        if of_squares:
-            centred **= 2
-            centred -= centred.mean(axis=(0, 1))
-        product = np.einsum("ijk,ijk->k", centred[:, 1:], centred[:, :-1])
-        total = np.einsum("ijk,ijk->k", centred, centred)
-        alike[at : at + block.shape[2]] = product / np.where(total > 0, total, 1.0)
-    return np.argsort(-alike)[:LOOKED_AT]
+        part = slice(at, at + block.shape[2])
+        deviations = _scaled(block)
+        values[part] = _likeness(deviations)
+        np.square(deviations, out=deviations)
+        deviations -= deviations.mean(axis=(0, 1))
+        squares[part] = _likeness(deviations)
+    return np.argsort(-values)[:LOOKED_AT], np.argsort(-squares)[:LOOKED_AT]
+
+
+def _likeness(deviations: np.ndarray) -> np.ndarray:
+    """Correlation of successive draws."""
+    product = np.einsum("ijk,ijk->k", deviations[:, 1:], deviations[:, :-1])
+    total = np.einsum("ijk,ijk->k", deviations, deviations)
+    return product / np.where(total > 0, total, 1.0)
 
 
 def _scaled(draws: np.ndarray) -> np.ndarray:
     """Deviations from the mean in units of the largest, so that their squares are finite."""
-    centred = draws - draws.mean(axis=(0, 1))
-    largest = np.abs(centred).max(axis=(0, 1))
-    return centred / np.where(largest > 0, largest, 1.0)
+    deviations = draws - draws.mean(axis=(0, 1))
+    largest = np.maximum(deviations.max(axis=(0, 1)), -deviations.min(axis=(0, 1)))
+    deviations /= np.where(largest > 0, largest, 1.0)
+    return deviations
 
 
 def _blocks(draws: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -86,7 +92,7 @@ def least_effective(draws: np.ndarray) -> tuple[float, int]:
     ----------
     draws : (chain, draw, d)
     """
-    by_values, by_squares = slowest_dimensions(draws), slowest_dimensions(draws, of_squares=True)
+    by_values, by_squares = slowest_dimensions(draws)
     values, squares = _scaled(draws[:, :, by_values]), _scaled(draws[:, :, by_squares]) ** 2
     size = np.concatenate([effective_size(values), effective_size(squares)])
     worst = size.argmin()

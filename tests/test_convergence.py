@@ -72,9 +72,13 @@ def test_the_slowest_dimensions_come_first(monkeypatch, seeds, block):
     rho = np.zeros(40)
     rho[[7, 31]] = 0.95, 0.8
     draws = autoregression(rho, 500, np.random.default_rng(seeds(65)))
-    found = slowest_dimensions(draws)
-    assert list(found[:2]) == [7, 31]
-    assert len(found) == 16
+    draws[:, :, 5] = np.sign(draws[:, :, 5]) * np.exp(draws[:, :, 7])
+    by_values, by_squares = slowest_dimensions(draws)
+    assert list(by_values[:2]) == [7, 31]
+    assert by_squares[0] in (5, 7)
+    assert 5 in by_squares
+    assert 5 not in by_values[:2]
+    assert len(by_values) == len(by_squares) == 16
 
 
 def test_r_hat_of_equal_chains_is_one_and_of_others_is_not(seeds):

@@ -72,10 +72,12 @@ class Layout:
         return x
 
     def unravel(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """Variables by name from vectors (..., ndim), each of shape (..., *shape)."""
+        """Variables by name from vectors (..., ndim), each of shape (..., *shape); views of them
+        where no other dtype is asked for.
+        """
         x = np.asarray(x)
         return {
-            name: x[..., part].reshape(x.shape[:-1] + shape).astype(dtype)
+            name: x[..., part].reshape(x.shape[:-1] + shape).astype(dtype, copy=False)
             for name, shape, dtype, part in zip(
                 self.names, self.shapes, self.dtypes, self.slices, strict=True
             )

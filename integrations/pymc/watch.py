@@ -116,9 +116,7 @@ class Watch:
             ALL_DIMENSIONS, max(NUMBERS // x.size, FEWEST)
         ):
             draws = np.array(self.kept)
-            by_values = slowest_dimensions(draws[None])
-            by_squares = slowest_dimensions(draws[None], of_squares=True)
-            self.slow = np.union1d(by_values, by_squares)
+            self.slow = np.union1d(*slowest_dimensions(draws[None]))
             self.kept = list(draws[:, self.slow])
         self.is_due |= self.made == FIRST_LOOK or len(self.kept) == LOOK
 

@@ -17,30 +17,62 @@ __all__ = [
     "COARSE",
     "FINE",
     "Detail",
+    "Spectrum",
     "centre",
     "diagonal",
     "differ",
     "first",
     "low_rank",
     "slowest_scale",
+    "spectrum",
 ]
 
-RIDGE, SMALL_RIDGE = 1e-5, 1e-10
 MANY_DIMENSIONS, ENOUGH_DRAWS = 600, 256
 EXTREME = 1e30  # variances are taken within [1/EXTREME, EXTREME]
 
+# Of the estimate of a spectrum, see `_covariance`.
+PASSES = 8
+FIRST_RIDGE, RIDGE, LEAST_RIDGE = 0.1, 0.3, 1e-13
+STRONG = 3.0
+
 
 class Detail(NamedTuple):
-    """Eigenvalues within [1/cutoff, cutoff] are left to the diagonal, and all but `max_rank`."""
+    """Which directions are kept: those with eigenvalues outside [1/cutoff, cutoff], strongest
+    first; after `few` of them only those outside [1/STRONG, STRONG], and `max_rank` at most.
+    """
 
     cutoff: float
+    few: int
     max_rank: int
 
 
-# More directions would be noise where draws are few, and each costs time with every gradient.
-COARSE = Detail(cutoff=1.5, max_rank=64)
+# Sixteen directions take a tenth of the time that a cheap density does; more must be worth it.
+COARSE = Detail(cutoff=1.5, few=16, max_rank=64)
 # For the harmonic integrator, whose kicks have all that is left over.
-FINE = Detail(cutoff=1.05, max_rank=128)
+FINE = Detail(cutoff=1.02, few=128, max_rank=128)
+
+
+class Spectrum(NamedTuple):
+    """A covariance S C S, where S is a diagonal scale and C has these eigenvalues along the
+    orthonormal rows of `directions`, and 1 elsewhere. Those within [1/edge, edge] may be noise.
+    """
+
+    scale: np.ndarray
+    directions: np.ndarray
+    eigenvalues: np.ndarray
+    edge: float = 1.0
+
+    def metric(self, detail: Detail) -> Metric:
+        """The scale, and the directions that are worth it."""
+        strength = np.abs(np.log(self.eigenvalues))
+        strongest = np.argsort(-strength)[: detail.max_rank]
+        cutoff = max(detail.cutoff, self.edge)
+        least = np.full(len(strongest), cutoff)
+        least[detail.few :] = max(cutoff, STRONG)
+        kept = strongest[strength[strongest] > np.log(least)]
+        return Metric(
+            self.scale, np.ascontiguousarray(self.directions[kept]), self.eigenvalues[kept]
+        )
 
 
 def first(grad: np.ndarray) -> Metric:
@@ -70,13 +102,10 @@ def diagonal(x: np.ndarray, grad: np.ndarray) -> Metric:
 
 def _geometric_mean(spread: np.ndarray, precision: np.ndarray) -> np.ndarray:
     r"""The solution of :math:`\Sigma\, precision\, \Sigma = spread`, all positive definite."""
-    values, vectors = np.linalg.eigh(precision)
-    values = np.maximum(values, 1e-12)
-    root = (vectors * np.sqrt(values)) @ vectors.T
-    inverse_root = (vectors / np.sqrt(values)) @ vectors.T
-    values, vectors = np.linalg.eigh(root @ spread @ root)
-    middle = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    return inverse_root @ middle @ inverse_root
+    root = np.linalg.cholesky(precision)
+    values, vectors = np.linalg.eigh(root.T @ spread @ root)
+    half = np.linalg.solve(root.T, vectors * np.maximum(values, 0.0) ** 0.25)
+    return half @ half.T
 
 
 def _row_space(rows: np.ndarray) -> np.ndarray:
@@ -94,36 +123,76 @@ def _longest_direction(y: np.ndarray) -> np.ndarray:
     return direction / max(np.linalg.norm(direction), 1e-300)
 
 
-def low_rank(x: np.ndarray, grad: np.ndarray, detail: Detail = COARSE) -> Metric:
-    """The diagonal, and the directions in which the scaled target is far from isotropic.
+def _covariance(z: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Eigenvalues and eigenvectors (rows) of the covariance of centred draws z with gradients q,
+    and the eigenvalue that noise may make.
 
-    In the space scaled by the diagonal, the covariance is estimated by the geometric mean of
-    the draws' covariance and the gradients' inverse covariance; its eigenvectors with
-    eigenvalues far from 1 are kept.
+    It is the geometric mean of the draws' covariance and the gradients' inverse covariance. Both
+    are noise where draws are few: a ridge on each pulls the estimate towards the isotropic one.
+    That is too much where the target is far from isotropic, so the estimate is made again in the
+    space that the strong directions of the last one whiten, as long as this brings draws and
+    gradients closer to what they are on a standard normal, z = -q. What remains between them is
+    noise, and the ridge is made for it: on a Gaussian the estimate becomes exact.
     """
-    base = diagonal(x, grad)
+    n, d = z.shape
+    share = min(1.0, d / n)  # of the noise that an estimate of so many dimensions follows
+    eigenvalues, directions = np.ones(d), np.eye(d)
+    noise = math.inf
+    for k in range(PASSES):
+        level = float(np.median(eigenvalues))
+        kept = np.abs(np.log(eigenvalues / level)) > math.log(STRONG)
+        guess = Metric(np.full(d, math.sqrt(level)), directions[kept], eigenvalues[kept] / level)
+        y, g = guess.whiten(z), guess.whiten_gradient(q)
+        before, noise = noise, _distance(y, g)
+        if share < 1.0:  # with all directions it is smaller, but some of that is only apparent
+            along = Metric(np.ones(d), directions, eigenvalues)
+            apparent = _distance(along.whiten(z), along.whiten_gradient(q))
+            noise = min(noise, apparent / (1.0 - share))
+        if noise > 0.5 * before:
+            break
+        spread, steepness = y.T @ y / n, g.T @ g / n
+        amount = share * (RIDGE * min(noise, 1.0) if k else FIRST_RIDGE)
+        ridge = max(amount, LEAST_RIDGE * np.trace(steepness), LEAST_RIDGE) * np.eye(d)
+        sigma = _geometric_mean(spread + ridge, steepness + ridge)
+        sigma = guess.unwhiten(guess.unwhiten(sigma).T)
+        eigenvalues, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
+        eigenvalues, directions = np.clip(eigenvalues, 1e-6, 1e8), vectors.T
+    # The largest eigenvalue of noise with this variance alone (Marchenko and Pastur 1967).
+    edge = (1.0 + math.sqrt(share * min(noise, 1.0))) ** 2
+    return eigenvalues, directions, edge
+
+
+def _distance(z: np.ndarray, q: np.ndarray) -> float:
+    """How far draws and gradients are from those of a standard normal, z = -q."""
+    return float(np.mean((z + q) ** 2))
+
+
+def spectrum(x: np.ndarray, grad: np.ndarray) -> Spectrum:
+    """The covariance of the target, in the space that the diagonal scales.
+
+    A few stiff directions shorten every scale of the diagonal a little; most eigenvalues then lie
+    about a common level. The scale is made such that this level is 1.
+    """
+    scale = diagonal(x, grad).scale
     if x.shape[1] > MANY_DIMENSIONS and len(x) > ENOUGH_DRAWS:  # cubic in the smaller of the two
         rows = np.linspace(0, len(x) - 1, ENOUGH_DRAWS).astype(int)
         x, grad = x[rows], grad[rows]
-    n, d = x.shape
-    z = (x - x.mean(axis=0)) / base.scale
-    q = (grad - grad.mean(axis=0)) * base.scale
+    z = (x - x.mean(axis=0)) / scale
+    q = (grad - grad.mean(axis=0)) * scale
     # The estimate acts in the span of the data; where that is all of space, use it as it is.
-    basis = _row_space(np.concatenate([z, q])) if 2 * n < d else None
+    basis = _row_space(np.concatenate([z, q])) if 2 * len(x) < x.shape[1] else None
     if basis is not None:
         z, q = z @ basis.T, q @ basis.T
-    # Fewer draws than dimensions leave directions that they do not tell about.
-    ridge = (RIDGE if n < 2 * d else SMALL_RIDGE) * np.eye(z.shape[1])
-    sigma = _geometric_mean(z.T @ z / n + ridge, q.T @ q / n + ridge)
-    eigenvalues, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
-    eigenvalues = np.clip(eigenvalues, 1e-6, 1e8)
-    strength = np.abs(np.log(eigenvalues))
-    kept = np.flatnonzero(strength > math.log(detail.cutoff))
-    kept = kept[np.argsort(-strength[kept])[: detail.max_rank]]
-    directions = vectors[:, kept].T
+    eigenvalues, directions, edge = _covariance(z, q)
     if basis is not None:
         directions = directions @ basis
-    return Metric(base.scale, np.ascontiguousarray(directions), eigenvalues[kept])
+    level = float(np.median(eigenvalues))
+    return Spectrum(scale * math.sqrt(level), directions, eigenvalues / level, edge)
+
+
+def low_rank(x: np.ndarray, grad: np.ndarray, detail: Detail = COARSE) -> Metric:
+    """The diagonal, and the directions in which the scaled target is far from isotropic."""
+    return spectrum(x, grad).metric(detail)
 
 
 def centre(metric: Metric, x: np.ndarray, grad: np.ndarray) -> np.ndarray:

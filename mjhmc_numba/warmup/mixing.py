@@ -49,7 +49,7 @@ def forgetting(x: np.ndarray) -> float:
     ----------
     x : (n, d), consecutive draws
     """
-    draws = x[None, :, slowest_dimensions(x[None])]
+    draws = x[None, :, slowest_dimensions(x[None])[0]]
     return float(len(x) / effective_size(draws).min())
 
 

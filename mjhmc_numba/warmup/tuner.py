@@ -14,7 +14,7 @@ from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
-from mjhmc_numba.warmup.metric import COARSE, FINE, Detail
+from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
 from mjhmc_numba.warmup.mixing import forgetting, lengthening, slowness, thinning
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.start import Region
@@ -78,6 +78,7 @@ class Recipe:
     harmonic_lost: float = 0.03  # and at most this share of the steps loses much energy
     lost_error: float = 1.5
     trials: int = 40  # draws from which integrators are tried
+    unseen_share: float = 0.1  # of the draws, the newest, from which that is tried again
     trial_step: float = 0.9  # at this share of leapfrog's step size
     leapfrog_above: float = 0.65  # step size / slowest scale from which leapfrog is kept
     three_stage_below: float = 0.3
@@ -266,15 +267,17 @@ class Tuner:
         x, grad, logp = self.history.stationary_part(window.draws, self.recipe.keep_share)
         used = tuned.metric
         tuned = self.turning.without(tuned)
+        estimate = None
         if self.settings.fixed_metric(self.ndim) is None:
-            tuned = self._with_new_metric(process, tuned, x, grad)
+            estimate = self._estimate(x, grad)
+            tuned = self._with_new_metric(process, tuned, estimate, x, grad)
         if len(x) >= self.recipe.low_rank_from:
             scale = metric_tuner.slowest_scale(tuned.metric, x, grad)
             self.slowest = self.measured = max(scale, self.recipe.shortest_scale)
         if self.window > self.recipe.travel_windows and not self.turning.turned:
             self._heed_mixing(x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
-            tuned = self._choose_integrator(process, tuned, x, grad, logp)
+            tuned = self._choose_integrator(process, tuned, estimate, x, grad, logp)
         if self.window > self.recipe.travel_windows:
             last = self.plan[self.window].is_final
             tuned = self._choose_rotation(tuned, used, x, grad, logp, last=last)
@@ -298,17 +301,23 @@ class Tuner:
         if self.plan[self.window].is_final:
             self.slowest *= lengthening(alike)
 
-    def _estimate(self, x, grad, detail: Detail) -> Metric:
+    def _estimate(self, x, grad) -> Spectrum:
+        """The target's covariance, as far as so many draws tell it."""
         if self.settings.metric == "diag" or len(x) < self.recipe.low_rank_from:
-            metric = metric_tuner.diagonal(x, grad)
-        else:
-            metric = metric_tuner.low_rank(x, grad, detail)
+            flat = metric_tuner.diagonal(x, grad)
+            return Spectrum(flat.scale, flat.directions, flat.eigenvalues)
+        return metric_tuner.spectrum(x, grad)
+
+    def _metric(self, estimate: Spectrum, detail: Detail, x, grad) -> Metric:
+        metric = estimate.metric(detail)
         return metric.centred(metric_tuner.centre(metric, x, grad))
 
-    def _with_new_metric(self, process: Process, tuned: Tuned, x, grad) -> Tuned:
+    def _with_new_metric(
+        self, process: Process, tuned: Tuned, estimate: Spectrum, x, grad
+    ) -> Tuned:
         """A new metric, and another step size where the old one says little in it."""
         harmonic = self.settings.integrator == "harmonic"
-        metric = self._estimate(x, grad, FINE if harmonic else COARSE)
+        metric = self._metric(estimate, FINE if harmonic else COARSE, x, grad)
         changed = metric_tuner.differ(metric, tuned.metric)
         tuned = tuned.replace(metric=metric)
         if changed and self.settings.step_size is None:
@@ -316,20 +325,38 @@ class Tuner:
             tuned = tuned.replace(step_size=self._first_step(process, tuned))
         return tuned
 
-    def _choose_integrator(self, process: Process, tuned: Tuned, x, grad, logp) -> Tuned:
+    def _choose_integrator(
+        self, process: Process, tuned: Tuned, estimate: Spectrum | None, x, grad, logp
+    ) -> Tuned:
         """The integrator, tried from draws of the warm-up, with a step size to begin with."""
         rows = self.rng.choice(len(x), min(self.recipe.trials, len(x)), replace=False)
         points = [(x[k], grad[k], logp[k]) for k in rows]
         if self.density_changes:
             points = [(x, *process.evaluate(x)[::-1]) for x, _, _ in points]
-        fine = tuned
-        if self.settings.fixed_metric(self.ndim) is None:
-            fine = tuned.replace(metric=self._estimate(x, grad, FINE))
-        harmonic = None
         # A Gaussian whose centre moves with other variables is no good one to rotate about.
+        harmonic = None
         if self.settings.step_size is None and not self.density_changes:
-            harmonic = self._try_harmonic(process, fine, points)
+            harmonic = self._choose_harmonic(process, tuned, estimate, x, grad, logp, points)
         return harmonic or self._try_stages(process, tuned, points)
+
+    def _choose_harmonic(
+        self, process: Process, tuned: Tuned, estimate: Spectrum | None, x, grad, logp, points
+    ) -> Tuned | None:
+        """The harmonic integrator, if it does well from the points; and from the newest draws
+        with a metric of those before them, as few draws fit their own metric too well.
+        """
+        if estimate is None:
+            return self._try_harmonic(process, tuned, points)
+        fine = tuned.replace(metric=self._metric(estimate, FINE, x, grad))
+        if self._try_harmonic(process, fine, points) is None:
+            return None
+        n = len(x) - math.ceil(self.recipe.unseen_share * len(x))
+        earlier = tuned.replace(
+            metric=self._metric(self._estimate(x[:n], grad[:n]), FINE, x[:n], grad[:n])
+        )
+        newest = list(zip(x[n:], grad[n:], logp[n:], strict=True))
+        found = self._try_harmonic(process, earlier, newest)
+        return None if found is None else found.replace(metric=fine.metric)
 
     def _try_harmonic(self, process: Process, tuned: Tuned, points) -> Tuned | None:
         """The harmonic integrator at the longest angle that is accepted, if that is far."""
@@ -458,7 +485,9 @@ class Tuner:
             n = self.plan[self.window].draws
             x, grad, logp = self.history.stationary_part(n, self.recipe.keep_share)
             used, tuned = tuned.metric, self.turning.without(tuned)
-            tuned = self._choose_integrator(process, tuned, x, grad, logp)
+            free = self.settings.fixed_metric(self.ndim) is None
+            estimate = self._estimate(x, grad) if free else None
+            tuned = self._choose_integrator(process, tuned, estimate, x, grad, logp)
             tuned = self._choose_rotation(tuned, used, x, grad, logp, last=True)
         in_final = self.in_window if self.plan[self.window].is_final else 0
         self.window = len(self.plan)

@@ -108,6 +108,44 @@ def test_low_rank_directions_are_orthonormal_and_bounded_in_number(seeds):
     assert (found.eigenvalues > 0).all()
 
 
+def test_stiff_directions_do_not_shorten_the_scale_of_all_others(seeds):
+    rng = np.random.default_rng(seeds(93))
+    covariance = spiked(60, [1e-4] * 6, rng)
+    x, grad = gaussian(covariance, 400, rng)
+    by_diagonal = relative_eigenvalues(tuner.diagonal(x, grad), covariance)
+    assert np.median(by_diagonal) > 1.5
+    found = relative_eigenvalues(tuner.low_rank(x, grad), covariance)
+    assert np.median(found) == pytest.approx(1.0, rel=0.1)
+    assert found.max() / found.min() < 4
+
+
+def test_many_directions_are_kept_only_where_they_are_strong(seeds):
+    rng = np.random.default_rng(seeds(94))
+    for more, rank in ((2.0, 16), (8.0, 30)):
+        covariance = spiked(90, [1000.0] * 10 + [more] * 20, rng)
+        assert tuner.low_rank(*gaussian(covariance, 900, rng)).rank == rank
+
+
+@pytest.mark.parametrize(("d", "n"), [(30, 40), (30, 90), (100, 130)])
+def test_a_gaussian_is_known_exactly_from_more_draws_than_dimensions(d, n, seeds):
+    rng = np.random.default_rng(seeds(95, d, n))
+    covariance = spiked(d, np.logspace(-4, 4, 16), rng)
+    found = tuner.low_rank(*gaussian(covariance, n, rng), tuner.FINE)
+    np.testing.assert_allclose(relative_eigenvalues(found, covariance), 1.0, atol=0.03)
+
+
+@pytest.mark.parametrize("n", [40, 90, 200])
+def test_noise_of_a_target_that_is_not_gaussian_is_not_taken_for_directions(n, seeds):
+    """Independent Student t, as the marginals of many a posterior; fewer draws than dimensions."""
+    rng = np.random.default_rng(seeds(96, n))
+    x = rng.standard_t(8, (n, 100))
+    grad = -9.0 * x / (8.0 + x**2)
+    found = tuner.low_rank(x, grad)
+    whitened = relative_eigenvalues(found, 8 / 6 * np.eye(100))
+    assert whitened.max() / whitened.min() < 12
+    assert found.rank < 20
+
+
 def test_an_isotropic_target_needs_no_directions(seeds):
     x, grad = gaussian(np.eye(5), 500, np.random.default_rng(seeds(88)))
     assert tuner.low_rank(x, grad).rank == 0

@@ -159,3 +159,25 @@ def test_a_refresh_rate_that_the_last_draws_contradict_has_not_settled(seeds):
             tuner.history.append(row, -row / widened**2, 0.0)
         tuner._freeze(process, process.tuned, len(x))
         assert process.tuned.settled is settled
+
+
+def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_made_from(
+    monkeypatch, seeds
+):
+    tried, draws = [], []
+
+    def suits_its_own_draws(self, process, tuned, points):
+        tried.append((tuned.metric, points))
+        return tuned.replace(integrator="harmonic", step_size=1.4) if len(tried) == 1 else None
+
+    monkeypatch.setattr(Tuner, "_try_harmonic", suits_its_own_draws)
+    target = as_target(targets.log_gamma([1.0, 4.0], 2))
+    process, tuner = warm_up(
+        target, Settings(), 300, seeds(128), watch=lambda p: draws.append(p.x.copy())
+    )
+    assert process.tuned.integrator != "harmonic"
+    (all_draws, _), (earlier, points) = tried
+    before_last = draws[: -tuner.plan[-1].draws]
+    np.testing.assert_array_equal([x for x, _, _ in points], before_last[-len(points) :])
+    assert len(points) > 10
+    assert not np.allclose(earlier.covariance(), all_draws.covariance(), rtol=1e-6)
