@@ -59,11 +59,12 @@ def enough(ndim: int) -> int:
     return max(FEWEST_DRAWS, DRAWS_PER_DIMENSION * ndim)
 
 
-def covers(metric: Metric, x: np.ndarray) -> bool:
+def covers(metric: Metric, x: np.ndarray, *, again: bool = False) -> bool:
     """Whether a Gaussian has found all of the target: in every direction it is wider than the
-    draws that were made with it, and these were not stuck.
+    draws that were made with it, and these were not stuck. If the one before it had done so
+    (`again`), this one may be a little narrow by chance.
     """
-    return moves(x) and bool(_widest(metric, x) < COVERED)
+    return moves(x) and bool(_widest(metric, x) < (GROWING if again else COVERED))
 
 
 def grows(metric: Metric, x: np.ndarray) -> bool:

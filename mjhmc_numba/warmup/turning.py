@@ -33,6 +33,7 @@ class Turning:
     density_changes : between draws; a Gaussian that moves is no good one to rotate about
     turns : quarter turns a draw
     turned : newest draws that were made with the present Gaussian
+    found : whether that one is of draws which had found all
     """
 
     settings: Settings
@@ -40,6 +41,7 @@ class Turning:
     density_changes: bool
     turns: int = 1
     turned: int = 0
+    found: bool = False
 
     @property
     def _wanted(self) -> bool:
@@ -89,7 +91,7 @@ class Turning:
         """
         chosen = self._chosen(tuned, used, x, grad, logp, gradients, last=last)
         if chosen.integrator != "rotation":
-            self.turned = 0
+            self.turned, self.found = 0, False
         return chosen
 
     def _chosen(self, tuned, used, x, grad, logp, gradients, *, last) -> Tuned:
@@ -99,7 +101,7 @@ class Turning:
         if self.turned:  # its draws are better ones than those from before
             n = max(self.turned, enough // 2)
             x, grad, logp = x[-n:], grad[-n:], logp[-n:]
-        covered = self.turned >= enough and rotation.covers(used, x)
+        covered = self.turned >= enough and rotation.covers(used, x, again=self.found)
         tells = rotation.moves(x) if self.turned else len(x) >= enough
         if not self._wanted and (not tells or (last and not covered)):
             return tuned
@@ -111,7 +113,7 @@ class Turning:
             and _pays(guide, gradients, final=covered)
             and (not covered or rotation.is_rough(guide.metric, grad))
         )
-        return self._about(tuned, guide) if self._wanted or pays else tuned
+        return self._about(tuned, guide, found=covered) if self._wanted or pays else tuned
 
     def looks_again(self, left: int) -> bool:
         """Whether it is time to `follow`, with so many draws left in the window."""
@@ -130,22 +132,22 @@ class Turning:
         guide = self._guide(x, logp, rotation.wide(self.ndim))
         if guide is None or not _does(guide, final=False):
             return None
-        return self._about(tuned, guide)
+        return self._about(tuned, guide, found=False)
 
     def _guide(self, x, logp, widened: float) -> rotation.Guide | None:
         return rotation.fit(x, logp, widened, diagonal=self.settings.metric == "diag")
 
-    def _about(self, tuned: Tuned, guide: rotation.Guide) -> Tuned:
-        self.turns, self.turned = guide.turns, 0
+    def _about(self, tuned: Tuned, guide: rotation.Guide, *, found: bool) -> Tuned:
+        self.turns, self.turned, self.found = guide.turns, 0, found
         return tuned.replace(integrator="rotation", step_size=QUARTER_TURN, metric=guide.metric)
 
     def save(self) -> dict:
         """As numbers."""
-        return {"turns": self.turns, "turned": self.turned}
+        return {"turns": self.turns, "turned": self.turned, "found": self.found}
 
     def load(self, saved: dict) -> None:
         """Go on from what was saved."""
-        self.turns, self.turned = saved["turns"], saved["turned"]
+        self.turns, self.turned, self.found = (saved[k] for k in ("turns", "turned", "found"))
 
 
 def _pays(guide: rotation.Guide, gradients: float, *, final: bool) -> bool:

@@ -88,6 +88,8 @@ def test_a_gaussian_covers_draws_that_are_narrower_and_moved(seeds):
     covariance = np.cov(x.T)
     assert rotation.covers(Metric.dense(1.25**2 * covariance), x)
     assert not rotation.covers(Metric.dense(0.95**2 * covariance), x)
+    assert rotation.covers(Metric.dense(0.95**2 * covariance), x, again=True)
+    assert not rotation.covers(Metric.dense(0.85**2 * covariance), x, again=True)
     # Wide enough along the axes only.
     assert not rotation.covers(Metric.diagonal(0.8 * np.diag(covariance)), x)
     stuck = np.repeat(x[:30], 10, axis=0)
