@@ -26,6 +26,7 @@ WIDER_VOLUME = 4.0
 # Standard deviation of draws, in units of the Gaussian that they were made with: below the first
 # it has found all, above the second there is surely more.
 COVERED, GROWING = 1.0, 1.1
+MANY_TIMES = 4  # as many draws as are enough, by which it may be told more exactly
 DISTINCT = 0.35  # share of draws that are not the one before again
 # Mean squared gradient in units of the Gaussian, in every direction: 1 if that is the target, so
 # many where it has ripples whose slopes hide the large shape. Curved targets have up to some tens.
@@ -61,10 +62,11 @@ def enough(ndim: int) -> int:
 
 def covers(metric: Metric, x: np.ndarray, *, again: bool = False) -> bool:
     """Whether a Gaussian has found all of the target: in every direction it is wider than the
-    draws that were made with it, and these were not stuck. If the one before it had done so
-    (`again`), this one may be a little narrow by chance.
+    draws that were made with it, and these were not stuck. It may be a little narrow if the one
+    before it had found all (`again`), or if the draws are many.
     """
-    return moves(x) and bool(_widest(metric, x) < (GROWING if again else COVERED))
+    sure = again or len(x) >= MANY_TIMES * enough(x.shape[1])
+    return moves(x) and bool(_widest(metric, x) < (GROWING if sure else COVERED))
 
 
 def grows(metric: Metric, x: np.ndarray) -> bool:

@@ -84,7 +84,10 @@ def test_a_diagonal_guide_leaves_correlations_out(seeds):
 
 def test_a_gaussian_covers_draws_that_are_narrower_and_moved(seeds):
     rng = np.random.default_rng(seeds(167))
-    x = rng.normal(size=(300, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    many = rng.normal(size=(300, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    assert rotation.covers(Metric.dense(0.95**2 * np.cov(many.T)), many)
+    assert not rotation.covers(Metric.dense(0.85**2 * np.cov(many.T)), many)
+    x = many[:150]
     covariance = np.cov(x.T)
     assert rotation.covers(Metric.dense(1.25**2 * covariance), x)
     assert not rotation.covers(Metric.dense(0.95**2 * covariance), x)
