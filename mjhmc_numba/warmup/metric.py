@@ -46,8 +46,8 @@ class Detail(NamedTuple):
     max_rank: int
 
 
-# Sixteen directions take a tenth of the time that a cheap density does; more must be worth it.
-COARSE = Detail(cutoff=1.5, few=16, max_rank=64)
+# A dozen directions take a tenth of the time that a cheap density does; more must be worth it.
+COARSE = Detail(cutoff=1.5, few=12, max_rank=64)
 # For the harmonic integrator, whose kicks have all that is left over.
 FINE = Detail(cutoff=1.02, few=128, max_rank=128)
 
