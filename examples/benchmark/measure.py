@@ -53,14 +53,23 @@ def verdict(value: float, bar: float | None) -> str:
     return "met" if value <= bar else "NOT MET"
 
 
-def report(name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows as a table and write them to results/<name>.csv."""
+def report(name: str, rows: Sequence[Mapping[str, Any]], by: str | None = None) -> None:
+    """Print rows as a table and write them to results/<name>.csv.
+
+    With `by`, they take the place of those that the file has with the same value in that column,
+    and its other rows stay.
+    """
     RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.csv"
     texts = [{key: _text(value) for key, value in row.items()} for row in rows]
-    with open(RESULTS / f"{name}.csv", "w", newline="") as file:
+    written = {text[by]: text for text in texts} if by else dict(enumerate(texts))
+    if by and path.exists():
+        with open(path, newline="") as file:
+            written = {row[by]: row for row in csv.DictReader(file)} | written
+    with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, list(texts[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(texts)
+        writer.writerows(written.values())
     widths = {key: max(len(key), *(len(text[key]) for text in texts)) for key in texts[0]}
     print("  ".join(key.ljust(width) for key, width in widths.items()))
     for text in texts:

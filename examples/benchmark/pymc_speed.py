@@ -170,9 +170,11 @@ def main() -> None:
     bench = arguments.bench
     models = arguments.models.split(",") if arguments.models else problems.names(bench)
     if arguments.what != "startup":
-        report("pymc_gradients", [gradients(name, bench, arguments.repeats) for name in models])
+        rows = [gradients(name, bench, arguments.repeats) for name in models]
+        report("pymc_gradients", rows, by="model")
     if arguments.what != "gradients":
-        report("pymc_startup", [startup(name, bench, arguments.repeats) for name in models])
+        rows = [startup(name, bench, arguments.repeats) for name in models]
+        report("pymc_startup", rows, by="model")
 
 
 if __name__ == "__main__":

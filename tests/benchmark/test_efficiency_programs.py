@@ -204,3 +204,14 @@ def test_a_mean_is_shown_without_the_model_that_it_owes_most_to(results_page):
     _, text, _, met = results_page.mean_bar("what", {"a": 1.0, "b": 4.0, "c": 1000.0}, 2.5, 3)
     assert text.endswith("; 2.00 without c")
     assert met
+
+
+def test_a_model_that_is_measured_again_replaces_its_own_row_alone(monkeypatch, tmp_path, capsys):
+    with importable():
+        import measure
+
+        monkeypatch.setattr(measure, "RESULTS", tmp_path)
+        measure.report("times", [{"model": "a", "us": 1.0}, {"model": "b", "us": 2.0}], by="model")
+        measure.report("times", [{"model": "a", "us": 3.0}], by="model")
+    assert [tuple(row.values()) for row in read(tmp_path / "times.csv")] == [("a", "3"), ("b", "2")]
+    assert "b" not in capsys.readouterr().out.splitlines()[-1]
