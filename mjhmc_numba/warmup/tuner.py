@@ -16,6 +16,7 @@ from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
 from mjhmc_numba.warmup.mixing import forgetting, lengthening, slowness, thinning
+from mjhmc_numba.warmup.recipe import Recipe
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.trajectory import (
@@ -27,10 +28,11 @@ from mjhmc_numba.warmup.trajectory import (
     plan_turn,
     plan_turns,
 )
+from mjhmc_numba.warmup.trials import try_harmonic, try_stages
 from mjhmc_numba.warmup.turning import Turning
 from mjhmc_numba.warmup.ways import WINDOWS, Way, Ways
 
-__all__ = ["Recipe", "Tuner", "first_guess"]
+__all__ = ["Tuner", "first_guess"]
 
 _SAVED = (
     "window",
@@ -47,42 +49,6 @@ _ACCEPTANCE = STAT_NAMES.index("acceptance_rate")
 _REFRESHES = STAT_NAMES.index("n_R")
 _MOVES = [STAT_NAMES.index(name) for name in ("n_L", "n_F")]
 _REFINED = STAT_NAMES.index("n_refined")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Constants of the warm-up, chosen by trial on the models of the benchmark."""
-
-    target_accept: float = 0.75  # leapfrog
-    target_accept_stages: float = 0.85  # two- and three-stage
-    target_accept_harmonic: float = 0.85
-    keep_share: float = 0.6  # of the draws so far that a metric is made from
-    low_rank_from: int = 16  # draws; a diagonal is used before
-    shortest_scale: float = 0.7
-    downhill_share: float = 0.05  # of the log density gained that the first steps may err by
-    travel_windows: int = 4  # in which the chain still comes down
-    travel_rungs: float = 8.0  # between refreshes there, at least; a draw at each
-    first_cap: float = 16.0  # gradients per refresh length in the first window
-    ways_from: int = 200  # draws of a warm-up in which several ways down are tried
-    cap_growth: float = 1.4
-    largest_cap: float = 1024.0
-    draw_cap: int = 4000  # gradients at which a draw of the warm-up is cut short
-    unrefined_share: float = 0.4  # rungs are not refined in this first part
-    slow: float = 0.8  # correlation of draws a refresh apart from which a chain creeps
-    judged_by: int = 12  # draws of the final window, at least, that its settings are judged by
-    unsettled: float = 3.0  # factor by which the slowest scale is then longer
-    angles: tuple = (QUARTER_TURN, 1.3)  # steps of the harmonic integrator that are tried
-    shortest_angle: float = 1.25  # below it leapfrog does as well
-    harmonic_accept: float = 0.9  # acceptance from which one is used
-    harmonic_gain: float = 1.25  # if it is longer than the present step size by this factor
-    harmonic_lost: float = 0.03  # and at most this share of the steps loses much energy
-    lost_error: float = 1.5
-    trials: int = 40  # draws from which integrators are tried
-    unseen_share: float = 0.1  # of the draws, the newest, from which that is tried again
-    trial_step: float = 0.9  # at this share of leapfrog's step size
-    leapfrog_above: float = 0.65  # step size / slowest scale from which leapfrog is kept
-    three_stage_below: float = 0.3
-    longest_stages_step: float = 1.4  # length of a two- or three-stage step / slowest scale
 
 
 def first_guess(settings: Settings, ndim: int) -> Tuned:
@@ -337,7 +303,7 @@ class Tuner:
         harmonic = None
         if self.settings.step_size is None and not self.density_changes:
             harmonic = self._choose_harmonic(process, tuned, estimate, x, grad, logp, points)
-        return harmonic or self._try_stages(process, tuned, points)
+        return harmonic or try_stages(process, self.recipe, tuned, points, self.slowest)
 
     def _choose_harmonic(
         self, process: Process, tuned: Tuned, estimate: Spectrum | None, x, grad, logp, points
@@ -346,61 +312,17 @@ class Tuner:
         with a metric of those before them, as few draws fit their own metric too well.
         """
         if estimate is None:
-            return self._try_harmonic(process, tuned, points)
+            return try_harmonic(process, self.recipe, tuned, points)
         fine = tuned.replace(metric=self._metric(estimate, FINE, x, grad))
-        if self._try_harmonic(process, fine, points) is None:
+        if try_harmonic(process, self.recipe, fine, points) is None:
             return None
         n = len(x) - math.ceil(self.recipe.unseen_share * len(x))
         earlier = tuned.replace(
             metric=self._metric(self._estimate(x[:n], grad[:n]), FINE, x[:n], grad[:n])
         )
         newest = list(zip(x[n:], grad[n:], logp[n:], strict=True))
-        found = self._try_harmonic(process, earlier, newest)
+        found = try_harmonic(process, self.recipe, earlier, newest)
         return None if found is None else found.replace(metric=fine.metric)
-
-    def _try_harmonic(self, process: Process, tuned: Tuned, points) -> Tuned | None:
-        """The harmonic integrator at the longest angle that is accepted, if that is far."""
-        recipe = self.recipe
-        process.configure(tuned)
-        for angle in recipe.angles:
-            if angle <= recipe.harmonic_gain * tuned.step_size:
-                break
-            errors = np.array([process.probe(x, g, f, "harmonic", angle)[0] for x, g, f in points])
-            accepted = np.exp(-np.maximum(errors, 0.0)).mean()
-            lost = np.mean(errors > recipe.lost_error)
-            if accepted >= recipe.harmonic_accept and lost <= recipe.harmonic_lost:
-                return tuned.replace(integrator="harmonic", step_size=angle)
-        return None
-
-    def _try_stages(self, process: Process, tuned: Tuned, points) -> Tuned:
-        """Leapfrog, or a two- or three-stage integrator where steps are short and it accepts
-        more at (nearly) the same length per gradient.
-        """
-        recipe, step = self.recipe, tuned.step_size
-        process.configure(tuned)
-        ratio, trial = step / self.slowest, recipe.trial_step * step
-        if ratio > recipe.leapfrog_above:
-            return tuned.replace(integrator="leapfrog")
-        leapfrog = self._accepts(process, points, "leapfrog", trial)
-        two_stage = self._accepts(process, points, "two_stage", trial, recipe.target_accept_stages)
-        if two_stage <= leapfrog:
-            return tuned.replace(integrator="leapfrog")
-        if ratio > recipe.three_stage_below:
-            return tuned.replace(integrator="two_stage")
-        three_stage = self._accepts(process, points, "three_stage", trial)
-        best = "three_stage" if three_stage > two_stage else "two_stage"
-        return tuned.replace(integrator=best)
-
-    def _accepts(self, process, points, integrator: str, step: float, least: float = 0.0) -> float:
-        """Mean acceptance of one step from the points; 0 as soon as it must be below `least`."""
-        total, left = 0.0, len(points)
-        for x, grad, logp in points:
-            error, _ = process.probe(x, grad, logp, integrator, step)
-            total += math.exp(-max(error, 0.0))
-            left -= 1
-            if total + left < least * len(points):
-                return 0.0
-        return total / len(points)
 
     def _configure(self, process: Process, tuned: Tuned) -> None:
         """Give the process its metric and trajectory for the next window."""

@@ -166,11 +166,11 @@ def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_mad
 ):
     tried, draws = [], []
 
-    def suits_its_own_draws(self, process, tuned, points):
+    def suits_its_own_draws(process, recipe, tuned, points):
         tried.append((tuned.metric, points))
         return tuned.replace(integrator="harmonic", step_size=1.4) if len(tried) == 1 else None
 
-    monkeypatch.setattr(Tuner, "_try_harmonic", suits_its_own_draws)
+    monkeypatch.setattr("mjhmc_numba.warmup.tuner.try_harmonic", suits_its_own_draws)
     target = as_target(targets.log_gamma([1.0, 4.0], 2))
     process, tuner = warm_up(
         target, Settings(), 300, seeds(128), watch=lambda p: draws.append(p.x.copy())

@@ -1,0 +1,62 @@
+"""Integrators tried by single steps from draws of the warm-up.
+
+Points are tuples of a position, the gradient and the log density there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mjhmc_numba.process import Process
+from mjhmc_numba.settings import Tuned
+from mjhmc_numba.warmup.recipe import Recipe
+
+__all__ = ["try_harmonic", "try_stages"]
+
+
+def try_harmonic(process: Process, recipe: Recipe, tuned: Tuned, points) -> Tuned | None:
+    """The harmonic integrator at the longest angle that is accepted, if that is far."""
+    process.configure(tuned)
+    for angle in recipe.angles:
+        if angle <= recipe.harmonic_gain * tuned.step_size:
+            break
+        errors = np.array([process.probe(x, g, f, "harmonic", angle)[0] for x, g, f in points])
+        accepted = np.exp(-np.maximum(errors, 0.0)).mean()
+        lost = np.mean(errors > recipe.lost_error)
+        if accepted >= recipe.harmonic_accept and lost <= recipe.harmonic_lost:
+            return tuned.replace(integrator="harmonic", step_size=angle)
+    return None
+
+
+def try_stages(process: Process, recipe: Recipe, tuned: Tuned, points, slowest: float) -> Tuned:
+    """Leapfrog, or a two- or three-stage integrator where steps are short and it accepts
+    more at (nearly) the same length per gradient.
+    """
+    step = tuned.step_size
+    process.configure(tuned)
+    ratio, trial = step / slowest, recipe.trial_step * step
+    if ratio > recipe.leapfrog_above:
+        return tuned.replace(integrator="leapfrog")
+    leapfrog = _accepts(process, points, "leapfrog", trial)
+    two_stage = _accepts(process, points, "two_stage", trial, recipe.target_accept_stages)
+    if two_stage <= leapfrog:
+        return tuned.replace(integrator="leapfrog")
+    if ratio > recipe.three_stage_below:
+        return tuned.replace(integrator="two_stage")
+    three_stage = _accepts(process, points, "three_stage", trial)
+    best = "three_stage" if three_stage > two_stage else "two_stage"
+    return tuned.replace(integrator=best)
+
+
+def _accepts(process, points, integrator: str, step: float, least: float = 0.0) -> float:
+    """Mean acceptance of one step from the points; 0 as soon as it must be below `least`."""
+    total, left = 0.0, len(points)
+    for x, grad, logp in points:
+        error, _ = process.probe(x, grad, logp, integrator, step)
+        total += math.exp(-max(error, 0.0))
+        left -= 1
+        if total + left < least * len(points):
+            return 0.0
+    return total / len(points)
