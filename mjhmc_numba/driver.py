@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures as futures
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -257,7 +258,10 @@ def run_chains(
         on_start(runs)
     workers = min(len(runs), cores or os.cpu_count() or 1)
     waiting: list[futures.Future] = []
-    with futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool:
+    with (
+        _quiet_blas(workers),
+        futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool,
+    ):
         try:
             waiting.extend(pool.submit(run.run) for run in runs)
             _watch(runs, waiting, progress)
@@ -269,6 +273,17 @@ def run_chains(
     # Chains that an interrupt kept from being submitted are aborted, so they end at once.
     outputs = [f.result() for f in waiting] + [run.run() for run in runs[len(waiting) :]]
     return out, outputs, any(run.aborted.is_set() for run in runs)
+
+
+def _quiet_blas(workers: int) -> contextlib.AbstractContextManager:
+    """Leave each chain its share of the cores for the matrices of its warm-up: more threads than
+    cores wait for each other. Where threadpoolctl is not there, all stays as it is.
+    """
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return contextlib.nullcontext()
+    return threadpool_limits(max(1, (os.cpu_count() or 1) // workers), user_api="blas")
 
 
 def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import typeof
 
+from mjhmc_numba.chart import Chart
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, control, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
@@ -35,8 +36,28 @@ def _capacity(ndim: int) -> int:
     return min(max(power, SMALLEST_LADDER), LARGEST_LADDER)
 
 
+def _chart_arrays(chart: Chart | None) -> dict[str, np.ndarray]:
+    """What the kernel wants of a chart, by the names of `layout.ADDRESSES`."""
+    if chart is None:
+        chart = Chart.none()
+    return {
+        "chart_row": np.ascontiguousarray(chart.rows, dtype=np.int64),
+        "chart_mover": np.ascontiguousarray(chart.movers, dtype=np.int64),
+        "chart_location": np.ascontiguousarray(chart.location.T, dtype=float),
+        "chart_scaler": np.ascontiguousarray(chart.scalers, dtype=np.int64),
+        "chart_knots": np.ascontiguousarray(chart.knots, dtype=float),
+        "chart_log_scale": np.ascontiguousarray(chart.log_scale.T, dtype=float),
+        "chart_shift": np.ascontiguousarray(chart.shift.T, dtype=float),
+        "chart_features": np.zeros((2, 2 * chart.scalers.size)),
+    }
+
+
 class Process:
     """The jump process of one chain.
+
+    It runs in the coordinates of a chart (`tuned.chart`) where there is one: `z`, `z_grad` and
+    `z_logp` are its position, gradient and log density there, `x`, `grad` and `logp` in the
+    coordinates of the density.
 
     Parameters
     ----------
@@ -68,6 +89,7 @@ class Process:
         self.record_event = np.zeros(record)
         self.state = np.zeros(1, layout.STATE)
         self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
+        self.tuned = tuned.replace(chart=None)
         self.configure(tuned)
 
     @staticmethod
@@ -90,8 +112,12 @@ class Process:
             self.state[name] = value
 
     def configure(self, tuned: Tuned, max_gradients: int | None = None) -> None:
-        """Run with `tuned` from now on; a new step size counts from the next refresh."""
+        """Run with `tuned` from now on; a new step size counts from the next refresh, and after a
+        new chart there must be a `restart`.
+        """
         settings, g = self.settings, self.settings.balancing
+        if tuned.chart is not self.tuned.chart:
+            self._change_chart(tuned.chart)
         self.tuned = tuned
         self._set(
             step_size=tuned.step_size,
@@ -121,7 +147,23 @@ class Process:
             np.ascontiguousarray(metric.centre, dtype=float),
         )
         self._set(rank=metric.rank)
+        self._chart_arrays = _chart_arrays(tuned.chart)
+        self._set(
+            chart_rows=self._chart_arrays["chart_row"].size,
+            chart_movers=self._chart_arrays["chart_mover"].size,
+            chart_scalers=self._chart_arrays["chart_scaler"].size,
+        )
         self.connect()
+
+    def _change_chart(self, chart: Chart | None) -> None:
+        """The present state in other coordinates."""
+        x, grad, logp, k = self.x, self.grad, self.logp, self._slot
+        if chart is None:
+            self.rungs[0, k], self.rungs[2, k], self.levels[1, k] = x, grad, logp
+        else:
+            self.rungs[0, k] = chart.to_z(x)
+            self.rungs[2, k] = chart.gradient_to_z(x, grad)
+            self.levels[1, k] = logp + chart.log_volume(x)
 
     def set_step_size(self, step_size: float) -> None:
         """A new step size, from the next refresh on."""
@@ -146,6 +188,7 @@ class Process:
             "root": spectrum[1],
             "shrink": spectrum[2],
             "centre": centre,
+            **self._chart_arrays,
             "rng": self.rng,
             "work": self.work,
             "record_x": self.record_x,
@@ -176,7 +219,7 @@ class Process:
 
     def probe(self, x, grad, logp: float, integrator: str, step_size: float) -> tuple[float, float]:
         """Energy error of one integrator step from x with a fresh momentum, and the log density
-        that it gains; moves nothing.
+        that it gains; moves nothing. All are in the coordinates of the chart.
         """
         raised, error, gain = chain.probe_step(
             self.state, x, grad, logp, *INTEGRATORS[integrator], step_size
@@ -220,12 +263,14 @@ class Process:
                 name: getattr(metric, name).copy()
                 for name in ("scale", "directions", "eigenvalues", "centre")
             },
+            "chart": None if self.tuned.chart is None else self.tuned.chart.save(),
         }
 
     @classmethod
     def restore(cls, target: Target, settings: Settings, saved: dict) -> Process:
         """The process that was saved, on the same density."""
-        tuned = Tuned(**saved["tuned"], metric=Metric(**saved["metric"]))
+        chart = None if saved["chart"] is None else Chart(**saved["chart"])
+        tuned = Tuned(**saved["tuned"], metric=Metric(**saved["metric"]), chart=chart)
         process = cls(target, settings, tuned, saved["arrays"]["rng"].copy())
         for name, array in saved["arrays"].items():
             getattr(process, name)[...] = array
@@ -245,22 +290,39 @@ class Process:
         return int(self["here"]) & (self.levels.shape[1] - 1)
 
     @property
-    def x(self) -> np.ndarray:
-        """The present position (a view)."""
+    def z(self) -> np.ndarray:
+        """The present position in the chart (a view)."""
         return self.rungs[0, self._slot]
 
     @property
-    def grad(self) -> np.ndarray:
-        """The gradient of the log density at the present position (a view)."""
+    def z_grad(self) -> np.ndarray:
+        """The gradient of the log density there (a view)."""
         return self.rungs[2, self._slot]
 
     @property
-    def logp(self) -> float:
+    def z_logp(self) -> float:
         return float(self.levels[1, self._slot])
+
+    @property
+    def x(self) -> np.ndarray:
+        """The present position (a view where there is no chart)."""
+        chart = self.tuned.chart
+        return self.z if chart is None else chart.to_x(self.z)
+
+    @property
+    def grad(self) -> np.ndarray:
+        """The gradient of the log density at the present position (likewise)."""
+        chart = self.tuned.chart
+        return self.z_grad if chart is None else chart.gradient_to_x(self.x, self.z_grad)
+
+    @property
+    def logp(self) -> float:
+        chart = self.tuned.chart
+        return self.z_logp if chart is None else self.z_logp - float(chart.log_volume(self.z))
 
     def error(self) -> BaseException:
         """What the density raised."""
-        return self.target.error_at(self.work[1].copy())
+        return self.target.error_at(self.work[layout.ASKED].copy())
 
     def _raise(self, status: int) -> None:
         if status == DENSITY_RAISED:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.balancing import Balancing, resolve_rates
+from mjhmc_numba.chart import Chart
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel.layout import (
     CLOCK_POISSON,
@@ -63,6 +64,8 @@ class Settings:
     method : "thinning" or "competing"; None: thinning where it can be done
     metric : "low_rank", "diag", or a `Metric`; a vector is taken as variances, a matrix as a
         covariance
+    chart : "auto": other coordinates where the scale of some dimensions depends on others, as in
+        a hierarchy; "none"; or a `Chart`. With a given step size or metric "auto" is "none"
     refresh_alpha : share of the momentum that a refresh keeps; 0 is a full refresh
     refresh_jitter : spread of the times between refreshes under the regular clock; None: 0 for a
         given refresh rate and for rotations, whose angle is chosen, else 0.3: where all paths
@@ -86,6 +89,7 @@ class Settings:
     clock: str | None = None
     method: str | None = None
     metric: Any = "low_rank"
+    chart: Any = "auto"
     refresh_alpha: float = 0.0
     refresh_jitter: float | None = None
     step_jitter: float | None = None
@@ -122,6 +126,8 @@ class Settings:
         self._check_simulation()
         if isinstance(self.metric, str):
             _check_choice("metric", self.metric, ("low_rank", "diag"))
+        if not isinstance(self.chart, Chart):
+            _check_choice("chart", self.chart, ("auto", "none"))
 
     def _check_simulation(self):
         bounded = np.isfinite(self.balancing.bound)
@@ -205,12 +211,20 @@ class Settings:
             raise SettingsError(f"The metric has {metric.ndim} dimensions, the density {ndim}.")
         return metric
 
+    def fixed_chart(self, ndim: int) -> Chart | None:
+        """The chart that the user gave, or None."""
+        if not isinstance(self.chart, Chart):
+            return None
+        self.chart.check(ndim)
+        return self.chart
+
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
     """What a chain runs with: frozen after the warm-up.
 
-    `settled` is False if the last draws of the warm-up asked for another refresh rate.
+    `settled` is False if the last draws of the warm-up asked for another refresh rate. The metric
+    is that of the chart's coordinates, where there is a chart.
     """
 
     step_size: float
@@ -220,6 +234,7 @@ class Tuned:
     integrator: str
     metric: Metric
     settled: bool = True
+    chart: Chart | None = None
 
     @property
     def gradients_a_draw(self) -> float:

@@ -7,6 +7,7 @@ import math
 
 from mjhmc_numba.kernel.clock import advance
 from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.density import write_position
 from mjhmc_numba.kernel.integrators import integrate
 from mjhmc_numba.kernel.jump import settle_flip, start_clocks
 from mjhmc_numba.kernel.ladder import (
@@ -62,7 +63,7 @@ def restart_process(state):
 def probe_step(state, x, grad, logp, stages, motion, step_size):
     """One integrator step from x with a fresh momentum; moves nothing.
 
-    `grad` and `logp` belong to x. Returns (raised, energy error, log density gained); the error
+    `grad` and `logp` belong to x, all in the coordinates of the process. Returns (raised, energy error, log density gained); the error
     is infinite where the step leaves the support.
     """
     p = state[0]
@@ -87,8 +88,7 @@ def probe_step(state, x, grad, logp, stages, motion, step_size):
 def write_draw(p, draw, stats):
     """Write the present position and the statistics since the last draw; start them again."""
     x, _, _, _, _ = rung(p, p.here)
-    for j in range(draw.size):
-        draw[j] = x[j]
+    log_volume = write_position(p, x, draw)
     energy = energy_of(p, p.here)
     stats[0] = p.n_steps
     stats[1] = p.n_L
@@ -104,7 +104,7 @@ def write_draw(p, draw, stats):
     stats[10] = p.path_error if p.low == p.high else energy - p.origin_energy
     stats[11] = p.acceptance / p.acceptance_weight
     stats[12] = p.ladder_step
-    stats[13] = logp_of(p, p.here)
+    stats[13] = logp_of(p, p.here) - log_volume
     p.done += 1
     p.in_tick = 0
     start_counts(p)

@@ -12,8 +12,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from mjhmc_numba.kernel.chart import has_chart, pull_gradient, to_density
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import scratch
+from mjhmc_numba.kernel.layout import ASKED, scratch
 
 FINE, RAISED, NOT_FINITE = 0, 1, 2
 
@@ -32,17 +33,33 @@ def call_density(typingctx, address, x, grad, logp, table):
 
 
 @kernel_jit
+def write_position(p, x, out):
+    """Write where the density is asked at x to `out`; returns log density at x less that there."""
+    if has_chart(p):
+        return to_density(p, x, out)
+    for j in range(x.size):
+        out[j] = x[j]
+    return 0.0
+
+
+@kernel_jit
 def evaluate(p, x, grad):
-    """Log density at x; writes its gradient and counts it.
+    """Log density at x, in the coordinates of the process; writes its gradient and counts it.
 
     Returns (raised, logp), where logp is -inf if it is not finite.
     """
-    out = scratch(p, 0)
-    code = call_density(p.density, x.ctypes.data, grad.ctypes.data, out.ctypes.data, p.table)
+    out, at, log_volume = scratch(p, 0), x, 0.0
+    if has_chart(p):
+        at = scratch(p, ASKED)
+        log_volume = to_density(p, x, at)
+    code = call_density(p.density, at.ctypes.data, grad.ctypes.data, out.ctypes.data, p.table)
     p.n_steps += 1
     p.all_gradients += 1
     if code == RAISED:
+        write_position(p, x, scratch(p, ASKED))
         return True, -math.inf
     if code != FINE or not math.isfinite(out[0]):
         return False, -math.inf
-    return False, out[0]
+    if has_chart(p):
+        pull_gradient(p, x, grad)
+    return False, out[0] + log_volume

@@ -17,6 +17,7 @@ comes first, the direction is forgotten anyway and the rung behind is never comp
 import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.density import write_position
 from mjhmc_numba.kernel.ladder import energy_of, look, rung
 from mjhmc_numba.kernel.layout import (
     CLOCK_POISSON,
@@ -146,9 +147,7 @@ def record_visit(p, event):
         return
     x, _, _, _, _ = rung(p, p.here)
     n = p.recorded
-    visited = row(p.record_x, p, n)
-    for j in range(x.size):
-        visited[j] = x[j]
+    write_position(p, x, row(p.record_x, p, n))
     holding = vector(p.record_holding + 16 * n, 2)
     holding[0] = p.now - p.entered
     holding[1] = 1.0 / p.total_rate

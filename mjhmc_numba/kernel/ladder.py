@@ -12,13 +12,13 @@ forgotten and would be computed again; memory does not grow with the length of t
 
 import math
 
+from mjhmc_numba.kernel.chart import from_density, has_chart
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.integrators import feel, integrate
 from mjhmc_numba.kernel.layout import (
     keeps_velocity,
     random_stream,
     row,
-    scratch,
     scratch_point,
     vector,
 )
@@ -141,7 +141,6 @@ def extend_ladder(p, side):
     while True:
         raised, logp, energy = _apply_L(p, side, level, base, beyond)
         if raised:
-            copy_vector(beyond[0], scratch(p, 1))
             return True
         if abs(energy - base_energy) <= p.refine_threshold or level == p.refine_levels:
             break
@@ -217,7 +216,8 @@ def refresh(p):
 
 @kernel_jit
 def place(p, position, new_momentum):
-    """Put the process at a position, as after a move by someone else. Returns whether it raised.
+    """Put the process at a position of the density, as after a move by someone else. Returns
+    whether it raised.
 
     Log density and gradient are computed anew (one gradient); the momentum is drawn, or kept. To
     keep it, flips must have been settled before the move: afterwards the density that would
@@ -225,10 +225,12 @@ def place(p, position, new_momentum):
     """
     point = rung(p, p.here)
     x, v, _, velocity, _ = point
-    copy_vector(position, x)
+    if has_chart(p):
+        from_density(p, position, x)
+    else:
+        copy_vector(position, x)
     raised, logp = feel(p, point)
     if raised:
-        copy_vector(position, scratch(p, 1))
         return True
     if new_momentum:
         draw_momentum(p, v, velocity)

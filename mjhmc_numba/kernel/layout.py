@@ -24,7 +24,15 @@ THINNING, COMPETING = 0, 1
 STRAIGHT, HARMONIC, ROTATION = 0, 1, 2  # between kicks; the last has none
 
 # Set by Python: sizes, addresses, and the parameters that are frozen during a draw.
-SIZES = ("ndim", "capacity", "rank", "record_capacity")
+SIZES = (
+    "ndim",
+    "capacity",
+    "rank",
+    "chart_rows",
+    "chart_movers",
+    "chart_scalers",
+    "record_capacity",
+)
 ADDRESSES = (
     "density",  # C function of the log density
     "table",  # its last argument
@@ -42,6 +50,14 @@ ADDRESSES = (
     "root",  # (rank,): eigenvalue**-1/2 - 1
     "shrink",  # (rank,): 1 / eigenvalue - 1
     "centre",  # (ndim,): of the Gaussian that rotations are about
+    "chart_row",  # (chart_rows,): dimensions that a chart moves and scales, see chart.py
+    "chart_mover",  # (chart_movers,): dimensions that their locations l depend on
+    "chart_location",  # (1 + chart_movers, chart_rows): coefficients of l
+    "chart_scaler",  # (chart_scalers,): dimensions that their log scales s depend on
+    "chart_knots",  # (chart_scalers, 4): low, middle, high, width
+    "chart_log_scale",  # (1 + 2 chart_scalers, chart_rows): coefficients of s
+    "chart_shift",  # (1 + chart_movers + 2 chart_scalers, chart_rows): coefficients of t
+    "chart_features",  # (2, 2 chart_scalers): features and their slopes, scratch
     "rng",  # (4,) words of the random stream
     "work",  # (WORK_ROWS, ndim) scratch
     "record_x",  # (record_capacity, ndim): visited states
@@ -118,7 +134,10 @@ STATE = np.dtype(
 # What a resumed process needs beyond its vectors: all but sizes, addresses and parameters.
 RESUMABLE = CURSOR + TIMES + COUNTS + SUMS + TOTALS
 
-WORK_ROWS = 7
+# Of the scratch memory: 0 a log density, 1 to 5 a point, 6 a pull, 7 where the density was asked
+# last if it raised or there is a chart, 8 to 11 for a chart.
+WORK_ROWS = 12
+ASKED = 7
 
 # Columns of the statistics of a draw.
 STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
@@ -138,6 +157,12 @@ def as_pointer(typingctx, address):
 def vector(address, size):
     """The `size` doubles at `address` as an array."""
     return carray(as_pointer(address), (size,), np.float64)
+
+
+@kernel_jit
+def indices(address, size):
+    """The `size` integers at `address` as an array."""
+    return carray(as_pointer(address), (size,), np.int64)
 
 
 @kernel_jit

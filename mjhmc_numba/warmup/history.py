@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from mjhmc_numba.chart import Chart
+
 __all__ = ["History", "far_below"]
 
 # Numbers kept of draws and as many of gradients: 4 MB each, but at least 64 draws.
@@ -54,17 +56,20 @@ class History:
         index = np.arange(self.total - n, self.total) % self.capacity
         return self._x[index], self._grad[index], self._logp[index]
 
-    def stationary_part(self, window: int, share: float) -> tuple[np.ndarray, ...]:
+    def stationary_part(
+        self, window: int, share: float, chart: Chart | None = None
+    ) -> tuple[np.ndarray, ...]:
         """The newest `share` of all draws, at least the last window, without the burn-in.
 
-        Burn-in is all up to the last draw whose log density lies far below where the second
-        half of the window is.
+        Burn-in is all up to the last draw whose log density, in the coordinates of the chart,
+        lies far below where the second half of the window is.
         """
         x, grad, logp = self.newest(self.capacity)
         n, d = x.shape
-        recent = logp[-window:]
+        level = logp if chart is None else logp + chart.log_volume(x)
+        recent = level[-window:]
         floor = np.quantile(recent[len(recent) // 2 :], 0.9) - far_below(d)
-        low = np.flatnonzero(logp < floor)
+        low = np.flatnonzero(level < floor)
         begin = low[-1] + 1 if low.size else 0
         begin = min(begin, n - max(8, window // 3))
         keep = min(max(window, int(share * self.total)), n - max(begin, 0))

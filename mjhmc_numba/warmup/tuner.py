@@ -11,6 +11,7 @@ from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.warmup import chart as chart_tuner
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
@@ -61,6 +62,7 @@ def first_guess(settings: Settings, ndim: int) -> Tuned:
         draw_interval=settings.draw_interval or 8.0,
         integrator="leapfrog" if settings.integrator == "auto" else settings.integrator,
         metric=Metric.diagonal(np.ones(ndim)) if metric is None else metric,
+        chart=settings.fixed_chart(ndim),
     )
 
 
@@ -111,7 +113,7 @@ class Tuner:
         self.begun = True
         tuned = self.turning.without(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
-            tuned = tuned.replace(metric=metric_tuner.first(process.grad))
+            tuned = tuned.replace(metric=metric_tuner.first(process.z_grad))
             process.configure(tuned)
         if self.settings.step_size is None:
             tuned = tuned.replace(step_size=self._first_step(process, tuned))
@@ -128,7 +130,7 @@ class Tuner:
         wanted = -math.log(self._target(tuned.integrator))
         for _ in range(60):
             error, gain = process.probe(
-                process.x, process.grad, process.logp, tuned.integrator, step
+                process.z, process.z_grad, process.z_logp, tuned.integrator, step
             )
             allowed = wanted + self.recipe.downhill_share * max(gain, 0.0)
             grow = 1 if abs(error) < allowed else -1
@@ -177,8 +179,9 @@ class Tuner:
     def _follow_rotation(self, process: Process) -> None:
         if not self.turning.looks_again(self.plan[self.window].draws - self.in_window):
             return
-        x, _, logp = self.history.newest(self.turning.turned)
-        tuned = self.turning.follow(process.tuned, x, logp)
+        draws = self.history.newest(self.turning.turned)
+        z, _, logp = _in_chart(process.tuned, *draws)
+        tuned = self.turning.follow(process.tuned, z, logp)
         if tuned is not None:
             self._configure(process, tuned)
 
@@ -230,25 +233,46 @@ class Tuner:
             self._freeze(process, tuned, window.draws)
             return
         self.cap = min(self.cap * self.recipe.cap_growth, self.recipe.largest_cap)
-        x, grad, logp = self.history.stationary_part(window.draws, self.recipe.keep_share)
+        draws = self.history.stationary_part(window.draws, self.recipe.keep_share, tuned.chart)
         used = tuned.metric
-        tuned = self.turning.without(tuned)
+        tuned = self._with_chart(self.turning.without(tuned), *draws)
+        z, grad, logp = _in_chart(tuned, *draws)
         estimate = None
         if self.settings.fixed_metric(self.ndim) is None:
-            estimate = self._estimate(x, grad)
-            tuned = self._with_new_metric(process, tuned, estimate, x, grad)
-        if len(x) >= self.recipe.low_rank_from:
-            scale = metric_tuner.slowest_scale(tuned.metric, x, grad)
+            estimate = self._estimate(z, grad)
+            tuned = self._with_new_metric(process, tuned, estimate, z, grad)
+        if len(z) >= self.recipe.low_rank_from:
+            scale = metric_tuner.slowest_scale(tuned.metric, z, grad)
             self.slowest = self.measured = max(scale, self.recipe.shortest_scale)
         if self.window > self.recipe.travel_windows and not self.turning.turned:
-            self._heed_mixing(x, tuned)
+            self._heed_mixing(draws[0], tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
-            tuned = self._choose_integrator(process, tuned, estimate, x, grad, logp)
+            tuned = self._choose_integrator(process, tuned, estimate, z, grad, logp)
         if self.window > self.recipe.travel_windows:
             last = self.plan[self.window].is_final
-            tuned = self._choose_rotation(tuned, used, x, grad, logp, last=last)
+            tuned = self._choose_rotation(tuned, used, z, grad, logp, last=last)
         self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
+
+    def _with_chart(self, tuned: Tuned, x, grad, logp) -> Tuned:
+        """Other coordinates, where they suit the sampler better."""
+        settings = self.settings
+        is_free = (
+            settings.chart == "auto"
+            and settings.step_size is None
+            and settings.fixed_metric(self.ndim) is None
+            and not self.density_changes
+            and not self.turning.turned
+        )
+        last = self.plan[self.window].is_final
+        often = self.ndim <= chart_tuner.MANY_DIMENSIONS
+        if not is_free or len(x) < chart_tuner.FEWEST_DRAWS or not (often or last):
+            return tuned
+
+        def metric_of(z, g):
+            return self._estimate(z, g).metric(COARSE)
+
+        return tuned.replace(chart=chart_tuner.choose(x, grad, tuned.chart, metric_of))
 
     def _choose_rotation(self, tuned: Tuned, used: Metric, x, grad, logp, *, last) -> Tuned:
         gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
@@ -284,7 +308,7 @@ class Tuner:
         """A new metric, and another step size where the old one says little in it."""
         harmonic = self.settings.integrator == "harmonic"
         metric = self._metric(estimate, FINE if harmonic else COARSE, x, grad)
-        changed = metric_tuner.differ(metric, tuned.metric)
+        changed = metric_tuner.differ(metric, tuned.metric) or _is_other(tuned, process.tuned)
         tuned = tuned.replace(metric=metric)
         if changed and self.settings.step_size is None:
             process.configure(tuned)
@@ -405,7 +429,8 @@ class Tuner:
         undecided = not self.plan[self.window].is_final and self.settings.integrator == "auto"
         if undecided and self.history.total >= self.recipe.trials:
             n = self.plan[self.window].draws
-            x, grad, logp = self.history.stationary_part(n, self.recipe.keep_share)
+            draws = self.history.stationary_part(n, self.recipe.keep_share, tuned.chart)
+            x, grad, logp = _in_chart(tuned, *draws)
             used, tuned = tuned.metric, self.turning.without(tuned)
             free = self.settings.fixed_metric(self.ndim) is None
             estimate = self._estimate(x, grad) if free else None
@@ -432,8 +457,9 @@ class Tuner:
         self.cap = self.recipe.largest_cap
         tuned = self._with_trajectory(tuned)
         if draws >= self.recipe.judged_by:
-            x, grad, _ = self.history.newest(draws)
-            tuned = self._with_draws_apart(tuned, x).replace(settled=self._settled(tuned, x, grad))
+            x, grad, logp = self.history.newest(draws)
+            z, grad, _ = _in_chart(tuned, x, grad, logp)
+            tuned = self._with_draws_apart(tuned, x).replace(settled=self._settled(tuned, z, grad))
         process.configure(tuned)
         process.restart()
 
@@ -450,3 +476,16 @@ class Tuner:
             return True
         now = metric_tuner.slowest_scale(tuned.metric, x, grad)
         return now <= self.recipe.unsettled * self.measured
+
+
+def _in_chart(tuned: Tuned, x, grad, logp) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draws, gradients and log densities in the coordinates that the process runs in."""
+    chart = tuned.chart
+    if chart is None:
+        return x, grad, logp
+    return chart.to_z(x), chart.gradient_to_z(x, grad), logp + chart.log_volume(x)
+
+
+def _is_other(one: Tuned, other: Tuned) -> bool:
+    """Whether one of them has a chart and the other none."""
+    return (one.chart is None) != (other.chart is None)
