@@ -101,7 +101,7 @@ class Chart:
         dimensions = np.array([*self.rows.tolist(), *self.drivers], np.int64)
         if np.unique(dimensions).size < dimensions.size:
             raise SettingsError("A dimension of a chart is a row, a mover or a scaler, once.")
-        if dimensions.size and not (0 <= dimensions.min() and dimensions.max() < ndim):
+        if dimensions.size and (dimensions.min() < 0 or dimensions.max() >= ndim):
             raise SettingsError(f"The chart names dimension {dimensions.max()} of {ndim}.")
         m, k = self.rows.size, self.scalers.size
         wanted = {

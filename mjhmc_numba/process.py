@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import typeof
 
@@ -9,6 +11,7 @@ from mjhmc_numba.chart import Chart
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, control, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
+from mjhmc_numba.kernel.metric import ROWS_AT_ONCE
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
 from mjhmc_numba.target import Target
@@ -28,6 +31,23 @@ def random_words(seed: np.random.SeedSequence) -> np.ndarray:
     """The first state of a chain's random stream: four words, not all zero."""
     words = seed.generate_state(4, np.uint64)
     return words if words.any() else np.ones(4, np.uint64)
+
+
+def aligned_zeros(*shape: int) -> np.ndarray:
+    """Zeros whose rows lie where the kernel's `layout.row` looks for them."""
+    width = layout.row_width.py_func(shape[-1])
+    size = math.prod(shape[:-1]) * width
+    memory = np.zeros(size + layout.LINE)
+    begin = -(memory.ctypes.data // memory.itemsize) % layout.LINE
+    return memory[begin : begin + size].reshape(*shape[:-1], width)[..., : shape[-1]]
+
+
+def scaled_directions(metric: Metric) -> np.ndarray:
+    """The directions times the scale, and rows of zeros up to a number that the kernel likes."""
+    rank = -(-metric.rank // ROWS_AT_ONCE) * ROWS_AT_ONCE
+    directions = aligned_zeros(rank, metric.ndim)
+    directions[: metric.rank] = metric.directions * metric.scale
+    return directions
 
 
 def _capacity(ndim: int) -> int:
@@ -81,10 +101,10 @@ class Process:
             raise SettingsError("A jump record needs method='competing', which knows all rates.")
         d, capacity = target.ndim, _capacity(target.ndim)
         self.target, self.settings, self.rng = target, settings, rng
-        self.rungs = np.zeros((RUNG_VECTORS, capacity, d))
+        self.rungs = aligned_zeros(RUNG_VECTORS, capacity, d)
         self.levels = np.zeros((2, capacity))
-        self.work = np.zeros((layout.WORK_ROWS, d))
-        self.record_x = np.zeros((record, d))
+        self.work = aligned_zeros(layout.WORK_ROWS, d)
+        self.record_x = aligned_zeros(record, d)
         self.record_holding = np.zeros((record, 2))
         self.record_event = np.zeros(record)
         self.state = np.zeros(1, layout.STATE)
@@ -140,15 +160,17 @@ class Process:
             max_gradients=settings.max_gradients if max_gradients is None else max_gradients,
         )
         metric = tuned.metric
+        directions = scaled_directions(metric)
+        rank = directions.shape[0]  # rows of zeros count too
         self._metric_arrays = (
             np.ascontiguousarray(metric.scale, dtype=float),
-            np.ascontiguousarray(metric.directions, dtype=float),
-            metric.spectrum(),
+            directions,
+            np.pad(metric.spectrum(), ((0, 0), (0, rank - metric.rank))),
             np.ascontiguousarray(metric.centre, dtype=float),
         )
-        self._set(rank=metric.rank)
         self._chart_arrays = _chart_arrays(tuned.chart)
         self._set(
+            rank=rank,
             chart_rows=self._chart_arrays["chart_row"].size,
             chart_movers=self._chart_arrays["chart_mover"].size,
             chart_scalers=self._chart_arrays["chart_scaler"].size,

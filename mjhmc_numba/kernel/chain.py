@@ -63,8 +63,8 @@ def restart_process(state):
 def probe_step(state, x, grad, logp, stages, motion, step_size):
     """One integrator step from x with a fresh momentum; moves nothing.
 
-    `grad` and `logp` belong to x, all in the coordinates of the process. Returns (raised, energy error, log density gained); the error
-    is infinite where the step leaves the support.
+    `grad` and `logp` belong to x, all in the coordinates of the process. Returns (raised, energy
+    error, log density gained); the error is infinite where the step leaves the support.
     """
     p = state[0]
     usual_stages, usual_motion = p.stages, p.motion

@@ -4,14 +4,14 @@ With a chart (see `mjhmc_numba.chart`) a rung holds z, and the density is asked 
 
 .. math:: x_j = l_j + e^{s_j} (z_j + t_j), \qquad \log\pi(z) = \log\pi(x) + \sum_j s_j,
 
-where l is linear in some other dimensions, the movers, s in features of others, the scalers, and t in
-both. Coefficients lie one after the other, each for all rows j, so that loops run over the rows.
+where l is linear in some other dimensions, the movers, s in features of others, the scalers, and t
+in both. Coefficients lie one after the other, each for all rows j, so that loops run over the rows.
 """
 
 import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import indices, scratch, vector
+from mjhmc_numba.kernel.layout import indices, row_width, vector
 
 
 @kernel_jit
@@ -60,7 +60,7 @@ def _add(out, factor, along):
 @kernel_jit
 def _rows_of_scratch(p, i):
     """A number for each row, in the scratch memory."""
-    return vector(p.work + 8 * p.ndim * i, p.chart_rows)
+    return vector(p.work + 8 * row_width(p.ndim) * i, p.chart_rows)
 
 
 @kernel_jit

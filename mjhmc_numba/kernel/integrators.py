@@ -67,13 +67,6 @@ def kick(length, v, grad):
 
 
 @kernel_jit
-def drift(length, x, velocity):
-    """Move the position along the velocity."""
-    for j in range(x.size):
-        x[j] += length * velocity[j]
-
-
-@kernel_jit
 def kick_and_drift(p, kick_length, drift_length, x, v, grad):
     """Both where the metric is diagonal, in one pass over the vectors."""
     scale = vector(p.scale, p.ndim)
@@ -81,6 +74,16 @@ def kick_and_drift(p, kick_length, drift_length, x, v, grad):
         kicked = v[j] + kick_length * grad[j]
         v[j] = kicked
         x[j] += drift_length * scale[j] * scale[j] * kicked
+
+
+@kernel_jit
+def kick_and_follow(kick_length, drift_length, x, v, grad, velocity, acceleration):
+    """Both where the velocity is carried along."""
+    for j in range(x.size):
+        v[j] += kick_length * grad[j]
+        kicked = velocity[j] + kick_length * acceleration[j]
+        velocity[j] = kicked
+        x[j] += drift_length * kicked
 
 
 @kernel_jit
@@ -171,9 +174,7 @@ def integrate(p, step_size, num_steps, point):
         for k in range(p.stages):
             drift_length = drift_fraction(p.stages, k) * h
             if carries:
-                kick(kick_length, v, grad)
-                kick(kick_length, velocity, acceleration)
-                drift(drift_length, x, velocity)
+                kick_and_follow(kick_length, drift_length, x, v, grad, velocity, acceleration)
             else:
                 kick_and_drift(p, kick_length, drift_length, x, v, grad)
             raised, logp = evaluate(p, x, grad)

@@ -45,7 +45,7 @@ ADDRESSES = (
     "energy",  # (capacity,): H = -logp + kinetic; infinite where nothing can go
     "logp",  # (capacity,)
     "scale",  # (ndim,): metric, see metric.py
-    "directions",  # (rank, ndim)
+    "directions",  # (rank, ndim): times the scale
     "stretch",  # (rank,): eigenvalue - 1
     "root",  # (rank,): eigenvalue**-1/2 - 1
     "shrink",  # (rank,): 1 / eigenvalue - 1
@@ -139,6 +139,10 @@ RESUMABLE = CURSOR + TIMES + COUNTS + SUMS + TOTALS
 WORK_ROWS = 12
 ASKED = 7
 
+# A row of a matrix begins a cache line, of so many doubles: a wide load that straddles two lines
+# takes twice as long.
+LINE = 8
+
 # Columns of the statistics of a draw.
 STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
 
@@ -166,9 +170,15 @@ def indices(address, size):
 
 
 @kernel_jit
+def row_width(ndim):
+    """From one row of a matrix to the next, in doubles."""
+    return (ndim + LINE - 1) // LINE * LINE
+
+
+@kernel_jit
 def row(address, p, i):
     """Row i of a matrix with p.ndim columns at `address`."""
-    return carray(as_pointer(address + 8 * p.ndim * i), (p.ndim,), np.float64)
+    return vector(address + 8 * row_width(p.ndim) * i, p.ndim)
 
 
 @kernel_jit

@@ -4,6 +4,13 @@ The inverse mass is :math:`M^{-1} = S (I + U^\top \mathrm{diag}(\lambda - 1) U) 
 scale S and a few orthonormal directions U in which the scaled target is longer or shorter by
 :math:`\sqrt\lambda`. Its cost is linear in the dimension. No directions make it diagonal, as
 many as there are dimensions make it dense.
+
+Powers of it have the same shape, :math:`A(f) = S^2 + W^\top \mathrm{diag}(f) W` with W = U S:
+
+.. math:: M^{-1} = A(\lambda - 1), \quad M^{1/2} = S^{-2} A(\lambda^{-1/2} - 1) S^{-1}, \quad
+          M = S^{-2} A(\lambda^{-1} - 1) S^{-2},
+
+so W is what Python hands over.
 """
 
 import math
@@ -12,60 +19,59 @@ from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.layout import keeps_velocity, random_stream, row, scratch, vector
 from mjhmc_numba.kernel.random import fill_normal
 
+# So many rows of W are read at once; rows of zeros complete the last ones.
+ROWS_AT_ONCE = 6
+
 
 @kernel_jit
-def _stretch_along(p, factors, z):
-    r"""In place :math:`z \leftarrow (I + U^\top \mathrm{diag}(factors) U) z`.
-
-    The rows of U are orthonormal, so some after the others is the same as all at once; four in
-    one pass over z are faster than one.
-    """
-    whole = p.rank - p.rank % 4
-    for r in range(0, whole, 4):
-        u0, u1 = row(p.directions, p, r), row(p.directions, p, r + 1)
-        u2, u3 = row(p.directions, p, r + 2), row(p.directions, p, r + 3)
-        a0, a1, a2, a3 = 0.0, 0.0, 0.0, 0.0
+def _stretch(p, factors, z, out):
+    r"""Write :math:`A(factors) z` to `out`, which is not z."""
+    scale = vector(p.scale, p.ndim)
+    if p.rank == 0:
         for j in range(z.size):
-            a0 += u0[j] * z[j]
-            a1 += u1[j] * z[j]
-            a2 += u2[j] * z[j]
-            a3 += u3[j] * z[j]
-        a0 *= factors[r]
-        a1 *= factors[r + 1]
-        a2 *= factors[r + 2]
-        a3 *= factors[r + 3]
+            out[j] = scale[j] * scale[j] * z[j]
+    for r in range(0, p.rank, ROWS_AT_ONCE):
+        w0, w1 = row(p.directions, p, r), row(p.directions, p, r + 1)
+        w2, w3 = row(p.directions, p, r + 2), row(p.directions, p, r + 3)
+        w4, w5 = row(p.directions, p, r + 4), row(p.directions, p, r + 5)
+        a0, a1, a2, a3, a4, a5 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(z.size):
-            z[j] += a0 * u0[j] + a1 * u1[j] + a2 * u2[j] + a3 * u3[j]
-    for r in range(whole, p.rank):
-        direction = row(p.directions, p, r)
-        along = 0.0
-        for j in range(z.size):
-            along += direction[j] * z[j]
-        along *= factors[r]
-        for j in range(z.size):
-            z[j] += along * direction[j]
+            a0 += w0[j] * z[j]
+            a1 += w1[j] * z[j]
+            a2 += w2[j] * z[j]
+            a3 += w3[j] * z[j]
+            a4 += w4[j] * z[j]
+            a5 += w5[j] * z[j]
+        a0, a1, a2 = factors[r] * a0, factors[r + 1] * a1, factors[r + 2] * a2
+        a3, a4, a5 = factors[r + 3] * a3, factors[r + 4] * a4, factors[r + 5] * a5
+        if r == 0:  # the diagonal comes along, which saves a pass over `out`
+            for j in range(z.size):
+                along = a0 * w0[j] + a1 * w1[j] + a2 * w2[j] + a3 * w3[j] + a4 * w4[j] + a5 * w5[j]
+                out[j] = scale[j] * scale[j] * z[j] + along
+        else:
+            for j in range(z.size):
+                along = a0 * w0[j] + a1 * w1[j] + a2 * w2[j] + a3 * w3[j] + a4 * w4[j] + a5 * w5[j]
+                out[j] += along
 
 
 @kernel_jit
 def apply_inverse_mass(p, v, out):
-    r"""Write :math:`M^{-1} v` to `out`."""
-    scale = vector(p.scale, p.ndim)
-    for j in range(v.size):
-        out[j] = scale[j] * v[j]
-    _stretch_along(p, vector(p.stretch, p.rank), out)
-    for j in range(v.size):
-        out[j] *= scale[j]
+    r"""Write :math:`M^{-1} v` to `out`, which is not v."""
+    _stretch(p, vector(p.stretch, p.rank), v, out)
 
 
 @kernel_jit
 def pull_to_centre(p, x, out):
-    r"""Write :math:`M (x - m)` to `out`: minus the gradient of the Gaussian that M describes."""
-    scale, centre = vector(p.scale, p.ndim), vector(p.centre, p.ndim)
+    r"""Write :math:`M (x - m)` to `out`: minus the gradient of the Gaussian that M describes.
+
+    Row 0 of the scratch memory is used.
+    """
+    scale, centre, z = vector(p.scale, p.ndim), vector(p.centre, p.ndim), scratch(p, 0)
     for j in range(x.size):
-        out[j] = (x[j] - centre[j]) / scale[j]
-    _stretch_along(p, vector(p.shrink, p.rank), out)
+        z[j] = (x[j] - centre[j]) / (scale[j] * scale[j])
+    _stretch(p, vector(p.shrink, p.rank), z, out)
     for j in range(x.size):
-        out[j] /= scale[j]
+        out[j] /= scale[j] * scale[j]
 
 
 @kernel_jit
@@ -87,16 +93,19 @@ def draw_momentum(p, v, velocity):
     r"""Write a draw of :math:`N(0, M)` to `v`, with its velocity; returns its kinetic energy.
 
     The draw is :math:`M^{1/2} n` with :math:`n \sim N(0, I)`, so that energy is
-    :math:`\tfrac12 |n|^2`.
+    :math:`\tfrac12 |n|^2`. Row 0 of the scratch memory is used.
     """
     scale = vector(p.scale, p.ndim)
-    fill_normal(random_stream(p), v)
+    z = scratch(p, 0) if p.rank > 0 else v
+    fill_normal(random_stream(p), z)
     total = 0.0
-    for j in range(v.size):
-        total += v[j] * v[j]
-    _stretch_along(p, vector(p.root, p.rank), v)
-    for j in range(v.size):
-        v[j] /= scale[j]
+    for j in range(z.size):
+        total += z[j] * z[j]
+        z[j] /= scale[j]
+    if p.rank > 0:
+        _stretch(p, vector(p.root, p.rank), z, v)
+        for j in range(v.size):
+            v[j] /= scale[j] * scale[j]
     if keeps_velocity(p):
         apply_inverse_mass(p, v, velocity)
     return 0.5 * total
@@ -106,7 +115,7 @@ def draw_momentum(p, v, velocity):
 def refresh_momentum(p, alpha, v, velocity):
     r"""R: :math:`v \leftarrow \alpha v + \sqrt{1 - \alpha^2}\, n` with :math:`n \sim N(0, M)`.
 
-    alpha = 0 is the paper's full refresh. The velocity follows; rows 1 and 2 of the scratch memory
+    alpha = 0 is the paper's full refresh. The velocity follows; rows 0 to 2 of the scratch memory
     are used. Returns the new kinetic energy.
     """
     if alpha == 0.0:

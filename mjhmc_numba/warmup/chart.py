@@ -128,7 +128,7 @@ def _first_log_scale(x, grad, F) -> np.ndarray:
 
 
 def _log_size(a: np.ndarray) -> np.ndarray:
-    """log |a|, where the smallest are taken as a hundredth of the median."""
+    """The logarithm of |a|, the smallest taken as a hundredth of their median."""
     size = np.abs(a)
     return np.log(np.maximum(size, np.maximum(0.01 * np.median(size, axis=0), 1e-300)))
 

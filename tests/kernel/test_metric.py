@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 from numba import njit
 
-from mjhmc_numba.kernel.integrators import drift, kick, kick_and_drift
-from mjhmc_numba.kernel.metric import draw_momentum, kinetic_energy, refresh_momentum
+from mjhmc_numba.kernel.integrators import kick_and_drift, kick_and_follow
+from mjhmc_numba.kernel.metric import (
+    apply_inverse_mass,
+    draw_momentum,
+    kinetic_energy,
+    pull_to_centre,
+    refresh_momentum,
+)
 from mjhmc_numba.metric import Metric
 from tests.kernel.processes import (
     dense_metric,
@@ -89,6 +95,18 @@ def test_kinetic_energy_is_half_of_momentum_times_velocity(name):
     assert energy == pytest.approx(0.5 * v @ METRICS[name].covariance() @ v, rel=1e-12)
 
 
+@pytest.mark.parametrize("ndim", [1, 7, 8, 9, 20])
+@pytest.mark.parametrize("rank", [0, 1, 5, 6, 7, 12, 13])
+def test_products_are_those_of_the_matrix_for_every_rank(ndim, rank):
+    metric = low_rank_metric(ndim, min(rank, ndim)).centred(np.linspace(0, 1, ndim))
+    process = started(skewed_target(ndim), settings(), tuned(ndim, metric=metric), 1)
+    v, out = np.linspace(-2, 3, ndim), np.full(ndim, np.nan)
+    apply_inverse_mass(process.state[0], v, out)
+    np.testing.assert_allclose(out, metric.covariance() @ v, rtol=1e-12, atol=1e-13)
+    pull_to_centre(process.state[0], v, out)
+    np.testing.assert_allclose(metric.covariance() @ out, v - metric.centre, rtol=1e-12, atol=1e-13)
+
+
 @every_metric
 def test_drift_follows_the_velocity_of_the_kicked_momentum(name):
     process, v, grad = process_with(name), np.linspace(-2, 3, NDIM), np.linspace(1, -1, NDIM)
@@ -96,9 +114,7 @@ def test_drift_follows_the_velocity_of_the_kicked_momentum(name):
     kicked = v + 0.2 * grad
     x, _, _, velocity, acceleration = point
     if process.tuned.metric.rank:
-        kick(0.2, point[1], grad)
-        kick(0.2, velocity, acceleration)
-        drift(0.3, x, velocity)
+        kick_and_follow(0.2, 0.3, x, point[1], grad, velocity, acceleration)
     else:
         kick_and_drift(process.state[0], 0.2, 0.3, x, point[1], grad)
     np.testing.assert_allclose(point[1], kicked, rtol=1e-14)

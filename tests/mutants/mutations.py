@@ -122,8 +122,8 @@ MUTANTS = (
     Mutant(
         "refresh with sd 1.01",
         "kernel/metric.py",
-        "        v[j] /= scale[j]\n    if keeps",
-        "        v[j] /= scale[j] / 1.01\n    if keeps",
+        "        z[j] /= scale[j]\n",
+        "        z[j] /= scale[j] / 1.01\n",
     ),
     Mutant(
         "partial refresh with too much noise",
@@ -141,8 +141,8 @@ MUTANTS = (
     Mutant(
         "stale energy after a refresh",
         "kernel/metric.py",
-        "        total += v[j] * v[j]\n    _stretch_along(p, vector(p.root",
-        "        total += 1.0\n    _stretch_along(p, vector(p.root",
+        "        total += z[j] * z[j]\n",
+        "        total += 1.0\n",
     ),
     Mutant(
         "kinetic energy without its half",
@@ -154,15 +154,29 @@ MUTANTS = (
     Mutant(
         "momentum root with the wrong sign",
         "kernel/metric.py",
-        "_stretch_along(p, vector(p.root, p.rank), v)",
-        "_stretch_along(p, vector(p.stretch, p.rank), v)",
+        "_stretch(p, vector(p.root, p.rank), z, v)",
+        "_stretch(p, vector(p.stretch, p.rank), z, v)",
         METRIC,
     ),
     Mutant(
         "pull of the harmonic integrator off",
         "kernel/metric.py",
-        "_stretch_along(p, vector(p.shrink, p.rank), out)",
-        "_stretch_along(p, vector(p.root, p.rank), out)",
+        "_stretch(p, vector(p.shrink, p.rank), z, out)",
+        "_stretch(p, vector(p.root, p.rank), z, out)",
+    ),
+    Mutant(
+        "only the last directions count",
+        "kernel/metric.py",
+        "out[j] += along",
+        "out[j] = along",
+        METRIC,
+    ),
+    Mutant(
+        "diagonal of the metric without its square",
+        "kernel/metric.py",
+        "out[j] = scale[j] * scale[j] * z[j] + along",
+        "out[j] = scale[j] * z[j] + along",
+        METRIC,
     ),
     # Integrators.
     Mutant(
@@ -195,8 +209,8 @@ MUTANTS = (
     Mutant(
         "velocity not kicked",
         "kernel/integrators.py",
-        "                kick(kick_length, velocity, acceleration)",
-        "                kick(0.0, velocity, acceleration)",
+        "kicked = velocity[j] + kick_length * acceleration[j]",
+        "kicked = velocity[j] + 0.0 * acceleration[j]",
         INTEGRATORS,
     ),
     Mutant(
