@@ -259,7 +259,7 @@ def run_chains(
     workers = min(len(runs), cores or os.cpu_count() or 1)
     waiting: list[futures.Future] = []
     with (
-        _quiet_blas(workers),
+        _quiet_blas(),
         futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool,
     ):
         try:
@@ -275,15 +275,15 @@ def run_chains(
     return out, outputs, any(run.aborted.is_set() for run in runs)
 
 
-def _quiet_blas(workers: int) -> contextlib.AbstractContextManager:
-    """Leave each chain its share of the cores for the matrices of its warm-up: more threads than
-    cores wait for each other. Where threadpoolctl is not there, all stays as it is.
+def _quiet_blas() -> contextlib.AbstractContextManager:
+    """One thread a chain for the matrices of its warm-up: more threads than cores wait for each
+    other, many times as long as they work. Where threadpoolctl is not there, all stays as it is.
     """
     try:
         from threadpoolctl import threadpool_limits
     except ImportError:
         return contextlib.nullcontext()
-    return threadpool_limits(max(1, (os.cpu_count() or 1) // workers), user_api="blas")
+    return threadpool_limits(1, user_api="blas")
 
 
 def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:

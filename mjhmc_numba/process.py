@@ -179,7 +179,7 @@ class Process:
 
     def _change_chart(self, chart: Chart | None) -> None:
         """The present state in other coordinates."""
-        x, grad, logp, k = self.x, self.grad, self.logp, self._slot
+        x, grad, logp, k = self.x.copy(), self.grad.copy(), self.logp, self._slot
         if chart is None:
             self.rungs[0, k], self.rungs[2, k], self.levels[1, k] = x, grad, logp
         else:

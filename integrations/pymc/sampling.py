@@ -191,6 +191,7 @@ class CompiledModel:
         _check(chosen, draws, tune, chains, cores)
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
+        chosen.fixed_chart(self.density.ndim)
         self.density.check_unchanged()
         self.density.update_data()
         tasks = self._tasks(draws, tune, chains, random_seed, initvals, jitter, chosen, keep_warmup)
@@ -391,11 +392,21 @@ def _pymc_stats(stats, *, is_warmup: bool = False) -> dict[str, np.ndarray]:
     }
 
 
+def _drivers(result: Result) -> list[str]:
+    """For each chain, the dimensions that the scale or the location of others is taken by."""
+    charts = [t.chart for t in result.settings]
+    return [
+        "" if chart is None else ", ".join(result.names[k] for k in chart.drivers)
+        for chart in charts
+    ]
+
+
 def _attributes(result: Result) -> dict[str, Any]:
     """What is stored beside the draws, in types that every file format takes."""
     return {
         "sampler": "mjhmc_numba",
         "integrator": ", ".join(t.integrator for t in result.settings),
         "metric_rank": [t.metric.rank for t in result.settings],
+        "chart_drivers": _drivers(result),
         "warmup_gradients": [int(n) for n in result.warmup_gradients],
     }

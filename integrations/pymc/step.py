@@ -108,6 +108,7 @@ class MJHMC(BlockedStep):
             model, vars, initial_point=initial_point, compile_kwargs=compile_kwargs
         )
         metric = self.settings.fixed_metric(self.density.ndim)  # raises if it does not fit
+        self.settings.fixed_chart(self.density.ndim)
         self.vars = self.density.value_vars
         self.jitter = jitter
         self.rng = get_random_generator(rng)

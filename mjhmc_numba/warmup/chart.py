@@ -32,13 +32,16 @@ MOST_DRIVERS = 6
 # Features: constant from so many times the extent of the draws beyond them, with bends of so
 # many standard deviations.
 BEYOND, BEND = 4.0, 0.3
-ROUNDS, NEWTON_STEPS = 12, 2  # of fitting l and s in turn; of s each time
+NEWTON_STEPS = 2  # of the fit of s, each time l and t have been fitted
+ROUNDS, TRIAL_ROUNDS = 12, 5  # of fitting them in turn, and to see what they are worth
 PULL = 1e-6  # of all coefficients towards 0, so that each is determined
 # Blocks of draws, of which every fourth is held out.
 BLOCK, HELD_OUT = 8, 4
-# What is left of the distance: for a chart that is worth it, less where few draws tell; and for
-# one driver more.
-WORTH, FEW_DRAWS, FEW_DIMENSIONS, MORE_WORTH = 0.95, 0.5, 4.0, 0.9
+# What is left of the distance by a chart that is worth it: less where few draws tell, or where
+# there are few rows to learn from; and by one driver more.
+WORTH, FEW_DRAWS, FEW_DIMENSIONS = 0.9, 0.5, 3.0
+KEPT_WORTH = 0.1  # more may be left by one that was chosen before
+MORE_WORTH = 0.8
 LARGE = 0.1  # a squared distance a dimension
 NOTHING = 0.01  # what is left where no chart is needed
 CANDIDATES, FEW_CANDIDATES, MANY_DIMENSIONS = 3, 1, 200
@@ -57,7 +60,7 @@ class Drivers(NamedTuple):
         return [*self.scalers, *self.movers]
 
 
-def fit(x: np.ndarray, grad: np.ndarray, drivers: Drivers) -> Chart:
+def fit(x: np.ndarray, grad: np.ndarray, drivers: Drivers, rounds: int = ROUNDS) -> Chart:
     """The chart with these drivers.
 
     Parameters
@@ -73,7 +76,7 @@ def fit(x: np.ndarray, grad: np.ndarray, drivers: Drivers) -> Chart:
     by_both = _Basis(np.column_stack([movers_, features_]))
     log_scale = _first_log_scale(r, g, by_feature.F)
     place = _Place(by_mover.F, by_both.F, rows.size)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         where = place.fit(r, g, by_feature.F @ log_scale.T)
         scaled = _LogScale(r - where, g, by_feature.F, log_scale)
         log_scale = scaled.coefficients
@@ -256,17 +259,17 @@ class _Choice:
         now = _Tried(Drivers(), None, self.left(None))
         if known is not None:
             before = Drivers(tuple(known.scalers.tolist()), tuple(known.movers.tolist()))
-            now = self._better(now, [before])
+            now = self._better(now, [before], self.worth + KEPT_WORTH)
         while len(now.drivers.all) < min(MOST_DRIVERS, self.x.shape[1] - 1) and now.left > NOTHING:
-            more = self._better(now, self._candidates(now))
+            worth = self.worth if now.chart is None else MORE_WORTH
+            more = self._better(now, self._candidates(now), worth)
             if more is now:
                 break
             now = more
-        return None if now.chart is None else self._fitted(now.drivers, slice(None))
+        return None if now.chart is None else self._fitted(now.drivers, slice(None), ROUNDS)
 
-    def _better(self, now: _Tried, candidates: list[Drivers]) -> _Tried:
-        """The best of the candidates, if it is worth it."""
-        worth = self.worth if now.chart is None else MORE_WORTH
+    def _better(self, now: _Tried, candidates: list[Drivers], worth: float) -> _Tried:
+        """The best of the candidates, if it leaves less than that share of the distance."""
         best = now._replace(left=worth * now.left)
         for drivers in candidates:
             chart = self._fitted(drivers, self.told)
@@ -276,10 +279,10 @@ class _Choice:
                     best = _Tried(drivers, chart, left)
         return now if best.chart is now.chart else best
 
-    def _fitted(self, drivers: Drivers, some) -> Chart | None:
+    def _fitted(self, drivers: Drivers, some, rounds: int = TRIAL_ROUNDS) -> Chart | None:
         """The chart of some of the draws; None where they do not tell it."""
         try:
-            chart = fit(self.x[some], self.grad[some], drivers)
+            chart = fit(self.x[some], self.grad[some], drivers, rounds)
         except np.linalg.LinAlgError:
             return None
         z, g = in_chart(chart, self.x, self.grad)

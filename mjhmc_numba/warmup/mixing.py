@@ -9,7 +9,9 @@ from mjhmc_numba.convergence import effective_size, slowest_dimensions
 __all__ = ["forgetting", "lengthening", "slowness", "thinning"]
 
 ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and how much at most
-WORTH, MOST = 0.25, 4  # of an independent draw that one should be; times further apart for it
+# Of an independent draw that one should be worth, what it is made where it is not, and how many
+# times further apart for it, at most.
+WORTH, MADE_WORTH, MOST = 0.25, 0.5, 4
 
 
 def slowness(x: np.ndarray, lag: int) -> float:
@@ -56,7 +58,9 @@ def forgetting(x: np.ndarray) -> float:
 def thinning(forgets: float) -> int:
     """How many times as far apart draws should be that forget so slowly.
 
-    A draw should be worth a quarter of an independent one in the slowest dimension; it may cost
-    four times the gradients for it.
+    A draw that is not worth a quarter of an independent one in the slowest dimension should be
+    worth half of one; it may cost four times the gradients for it.
     """
-    return int(np.clip(round(WORTH * forgets), 1, MOST))
+    if WORTH * forgets < 1.0:
+        return 1
+    return int(np.clip(round(MADE_WORTH * forgets), 1, MOST))

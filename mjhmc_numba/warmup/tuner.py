@@ -264,9 +264,9 @@ class Tuner:
             and not self.density_changes
             and not self.turning.turned
         )
-        last = self.plan[self.window].is_final
-        often = self.ndim <= chart_tuner.MANY_DIMENSIONS
-        if not is_free or len(x) < chart_tuner.FEWEST_DRAWS or not (often or last):
+        often = self.ndim <= chart_tuner.MANY_DIMENSIONS and self.window % 2 == 0
+        is_time = len(x) >= chart_tuner.FEWEST_DRAWS and (often or self.plan[self.window].is_final)
+        if not (is_free and is_time):
             return tuned
 
         def metric_of(z, g):

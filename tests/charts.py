@@ -1,0 +1,58 @@
+"""Charts for tests, and the densities that they make."""
+
+import numpy as np
+from numba import njit
+
+from mjhmc_numba.chart import Chart
+
+
+def random_chart(ndim, seed=3, rows=None, movers=1, scalers=1, size=0.4):
+    """A chart far from none: the last dimensions drive the first."""
+    rng = np.random.default_rng(seed)
+    drivers = np.arange(ndim - movers - scalers, ndim)
+    rows = np.arange(drivers[0]) if rows is None else np.array(rows)
+    knots = np.column_stack(
+        [
+            rng.uniform(-4, -2, scalers),
+            rng.uniform(-0.5, 0.5, scalers),
+            rng.uniform(2, 4, scalers),
+            rng.uniform(0.3, 0.8, scalers),
+        ]
+    )
+    m = rows.size
+    return Chart(
+        rows,
+        drivers[:movers],
+        size * rng.normal(size=(m, 1 + movers)),
+        drivers[movers:],
+        knots,
+        0.5 * size * rng.normal(size=(m, 1 + 2 * scalers)),
+        size * rng.normal(size=(m, 1 + movers + 2 * scalers)),
+    )
+
+
+@njit
+def centred(x, grad, y_and_error):
+    """Groups about a mean, centred: x = (mu, log tau, theta); mu and log tau have normal priors."""
+    n = x.size - 2
+    mu, tau = x[0], np.exp(x[1])
+    grad[0], grad[1] = -mu / 25.0, -x[1] - n
+    logp = -0.5 * mu * mu / 25.0 - 0.5 * x[1] * x[1] - n * x[1]
+    for j in range(n):
+        away, error = (x[2 + j] - mu) / tau, y_and_error[1, j]
+        off = (y_and_error[0, j] - x[2 + j]) / error
+        logp -= 0.5 * (away * away + off * off)
+        grad[0] += away / tau
+        grad[1] += away * away
+        grad[2 + j] = -away / tau + off / error
+    return logp
+
+
+SCHOOLS = np.array(
+    [[28.0, 8, -3, 7, -1, 1, 18, 12], [15.0, 10, 16, 11, 9, 11, 10, 18]],
+)
+
+
+def draws_and_gradients(target, draws):
+    """The gradients of a target at draws (n, d) of it."""
+    return draws, np.array([target.logp_and_grad(x)[1] for x in draws])

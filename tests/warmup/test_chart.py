@@ -1,0 +1,159 @@
+"""Charts from draws and gradients: the right ones where they help, none where they do not."""
+
+import numpy as np
+import pytest
+
+import mjhmc_numba as mj
+from mjhmc_numba import targets
+from mjhmc_numba.target import as_target
+from mjhmc_numba.warmup import chart as chart_tuner
+from mjhmc_numba.warmup.chart import Drivers, choose, fit, in_chart
+from mjhmc_numba.warmup.metric import low_rank
+from tests.charts import SCHOOLS, centred, draws_and_gradients
+from tests.statistical.estimates import batch_z
+
+
+def exact_draws(distribution, n, seed):
+    draws = distribution.draw(np.random.default_rng(seed), n)
+    return draws_and_gradients(as_target(distribution), draws)
+
+
+def slopes(chart):
+    """Of the log scales by their first scaler, below and above its middle: (2, rows)."""
+    value, bend = chart.log_scale[:, 1:3].T / chart.knots[0, 3]
+    return np.array([value - bend, value + bend])
+
+
+# ------------------------------------------------------------------------- the fit
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_on_a_funnel_the_chart_is_exact(n, seeds):
+    x, grad = exact_draws(targets.funnel(6), n, seeds(130, n))
+    chart = fit(x, grad, Drivers(scalers=(0,)))
+    np.testing.assert_allclose(slopes(chart), 0.5, atol=0.05)
+    z, g = in_chart(chart, x, grad)
+    assert np.mean((z[:, 1:] + g[:, 1:]) ** 2) < 0.01
+    assert np.mean((g[:, 0] + x[:, 0] / 9) ** 2) < 0.05
+
+
+def test_groups_about_a_mean_become_non_centred_where_the_data_say_little(seeds):
+    """In the neck theta is mu + tau z; where tau is large the data hold it at their own scale."""
+    rng = np.random.default_rng(seeds(131))
+    mu, log_tau = rng.normal(5, 3, 600), rng.normal(0, 1.5, 600)
+    precision = np.exp(-2 * log_tau)[:, None] + SCHOOLS[1] ** -2.0
+    mean = (mu * np.exp(-2 * log_tau))[:, None] + SCHOOLS[0] / SCHOOLS[1] ** 2
+    theta = mean / precision + rng.normal(size=(600, 8)) / np.sqrt(precision)
+    x = np.column_stack([mu, log_tau, theta])
+    target = as_target(centred, 10, (SCHOOLS,))
+    chart = fit(*draws_and_gradients(target, x), Drivers(scalers=(1,), movers=(0,)))
+    np.testing.assert_allclose(chart.location[:, 1], 1.0, atol=0.05)
+    below, above = slopes(chart)
+    np.testing.assert_allclose(below, 1.0, atol=0.15)
+    assert (above < below).all()
+    assert (above > 0.4).all()
+
+
+def test_the_fisher_divergence_is_smallest_where_it_says(seeds):
+    """With a location that is known, and little noise: any other slope is worse."""
+    x, grad = exact_draws(targets.funnel(4), 300, seeds(132))
+    chart = fit(x, grad, Drivers(scalers=(0,)))
+
+    def divergence(log_scale):
+        other = type(chart)(**(chart.save() | {"log_scale": log_scale}))
+        z, g = in_chart(other, x, grad)
+        return np.mean(z[:, 1:] ** 2 + g[:, 1:] ** 2)
+
+    least = divergence(chart.log_scale)
+    for change in (-0.1, 0.1):
+        assert divergence(chart.log_scale * [1.0, 1.0 + change, 1.0]) > least
+        assert divergence(chart.log_scale + [change, 0.0, 0.0]) > least
+
+
+def test_coefficients_that_are_noise_are_taken_back(seeds):
+    rng = np.random.default_rng(seeds(133))
+    noise = np.full((40, 3), 0.04)
+    coefficients = 0.2 * rng.normal(size=(40, 3)) + [3.0, 0.0, 2.0]
+    shrunk = chart_tuner._shrunk(coefficients, noise)
+    assert np.array_equal(shrunk[:, 0], coefficients[:, 0])  # a constant
+    assert np.abs(shrunk[:, 1]).mean() < 0.5 * np.abs(coefficients[:, 1]).mean()
+    np.testing.assert_allclose(shrunk[:, 2], coefficients[:, 2], rtol=0.02)
+
+
+# -------------------------------------------------------------------------- the choice
+
+
+@pytest.mark.parametrize("n", [48, 150, 600])
+def test_the_driver_of_a_funnel_is_found(n, seeds):
+    x, grad = exact_draws(targets.funnel(10), n, seeds(134, n))
+    chart = choose(x, grad, None, low_rank)
+    assert chart.scalers.tolist() == [0]
+    assert chart.movers.size == 0
+    again = choose(x, grad, chart, low_rank)
+    assert again.drivers == chart.drivers
+
+
+PLAIN = {
+    "normal": targets.standard_normal(20),
+    "correlated": targets.correlated_gaussian(np.full((8, 8), 0.9) + 0.1 * np.eye(8)),
+    "scales": targets.log_gaussian(ndim=20, log_conditioning=6),
+    "log_gamma": targets.log_gamma(2.0, 20),
+    "student_t": targets.student_t(df=5.0, ndim=10),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("n", [48, 300])
+def test_there_is_no_chart_where_no_scale_depends_on_anything(name, n, seeds):
+    x, grad = exact_draws(PLAIN[name], n, seeds(135, n, list(PLAIN).index(name)))
+    assert choose(x, grad, None, low_rank) is None
+
+
+def test_draws_that_are_not_finite_or_do_not_move_give_no_chart(seeds):
+    x, grad = exact_draws(targets.funnel(5), 60, seeds(136))
+    for bad in (np.zeros_like(x), np.full_like(x, 1e100)):
+        assert choose(bad, grad, None, low_rank) is None
+        assert choose(x, bad, None, low_rank) is None
+
+
+# --------------------------------------------------------------------------- the whole
+
+
+def test_a_centred_funnel_is_sampled_as_well_as_a_normal(seeds):
+    """Four chains of 1000 draws, each nearly independent, with about a gradient a draw."""
+    result = mj.sample(targets.funnel(10), seed=seeds(137), progress=False)
+    assert result.stats["n_steps"].mean() < 3
+    v = result.draws[:, :, 0]
+    assert abs(batch_z(v, 0.0, batches=64)) < 5
+    assert abs(batch_z(v**2, 9.0, batches=64)) < 5
+    z = result.draws[:, :, 1] * np.exp(-v / 2)
+    assert abs(batch_z(z**2, 1.0, batches=64)) < 5
+
+
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
+def test_groups_about_a_mean_have_the_moments_of_their_non_centred_form(seeds):
+    @mj.targets.distribution.compile_density
+    def non_centred(x, grad, y_and_error):
+        n = x.size - 2
+        tau = np.exp(x[1])
+        grad[0], grad[1] = -x[0] / 25.0, -x[1]
+        logp = -0.5 * x[0] * x[0] / 25.0 - 0.5 * x[1] * x[1]
+        for j in range(n):
+            error, z = y_and_error[1, j], x[2 + j]
+            off = (y_and_error[0, j] - x[0] - tau * z) / error
+            logp -= 0.5 * (z * z + off * off)
+            grad[0] += off / error
+            grad[1] += off / error * tau * z
+            grad[2 + j] = -z + off / error * tau
+        return logp
+
+    options = {"ndim": 10, "args": (SCHOOLS,), "draws": 4000, "progress": False}
+    known = mj.sample(non_centred, seed=seeds(138), chart="none", **options).draws
+    ours = mj.sample(centred, seed=seeds(139), **options)
+    assert sum(t.chart is not None for t in ours.settings) >= 2
+    for j in (0, 1):
+        for power in (1, 2):
+            a, b = ours.draws[:, :, j] ** power, known[:, :, j] ** power
+            za, zb = (np.array([batch_z(v, 0.0, batches=64)]) for v in (a, b))
+            error = np.hypot(a.mean() / za, b.mean() / zb)
+            assert abs(a.mean() - b.mean()) < 5 * abs(error)
