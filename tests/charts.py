@@ -1,9 +1,9 @@
 """Charts for tests, and the densities that they make."""
 
 import numpy as np
-from numba import njit
 
 from mjhmc_numba.chart import Chart
+from mjhmc_numba.targets.distribution import compile_density
 
 
 def random_chart(ndim, seed=3, rows=None, movers=1, scalers=1, size=0.4):
@@ -31,7 +31,7 @@ def random_chart(ndim, seed=3, rows=None, movers=1, scalers=1, size=0.4):
     )
 
 
-@njit
+@compile_density
 def centred(x, grad, y_and_error):
     """Groups about a mean, centred: x = (mu, log tau, theta); mu and log tau have normal priors."""
     n = x.size - 2

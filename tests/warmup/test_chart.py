@@ -6,6 +6,7 @@ import pytest
 import mjhmc_numba as mj
 from mjhmc_numba import targets
 from mjhmc_numba.target import as_target
+from mjhmc_numba.targets.distribution import compile_density
 from mjhmc_numba.warmup import chart as chart_tuner
 from mjhmc_numba.warmup.chart import Drivers, choose, fit, in_chart
 from mjhmc_numba.warmup.metric import low_rank
@@ -132,7 +133,7 @@ def test_a_centred_funnel_is_sampled_as_well_as_a_normal(seeds):
 
 @pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
 def test_groups_about_a_mean_have_the_moments_of_their_non_centred_form(seeds):
-    @mj.targets.distribution.compile_density
+    @compile_density
     def non_centred(x, grad, y_and_error):
         n = x.size - 2
         tau = np.exp(x[1])
