@@ -36,8 +36,8 @@ def centred(x, grad, y_and_error):
     """Groups about a mean, centred: x = (mu, log tau, theta); mu and log tau have normal priors."""
     n = x.size - 2
     mu, tau = x[0], np.exp(x[1])
-    grad[0], grad[1] = -mu / 25.0, -x[1] - n
-    logp = -0.5 * mu * mu / 25.0 - 0.5 * x[1] * x[1] - n * x[1]
+    grad[0], grad[1] = -mu / 25.0, -x[1] / 4.0 - n
+    logp = -0.5 * mu * mu / 25.0 - 0.5 * x[1] * x[1] / 4.0 - n * x[1]
     for j in range(n):
         away, error = (x[2 + j] - mu) / tau, y_and_error[1, j]
         off = (y_and_error[0, j] - x[2 + j]) / error

@@ -12,7 +12,7 @@ from problems import BUILT_IN
 
 OURS, OURS_DIAG, DEFAULT, LOW_RANK = "mjhmc", "mjhmc_diag", "nutpie", "nutpie_lowrank"
 # Reported, but no part of the bars.
-NOT_JUDGED = {"funnel_centered": "no fixed step size fits it, and no sampler here mixes on it"}
+NOT_JUDGED = {"funnel_centered": "no fixed step size fits it, so nutpie does not mix on it"}
 MIXED = 1.05  # an R-hat above it makes an effective sample size meaningless
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.benchmark.programs import PROGRAMS, importable
@@ -198,6 +199,35 @@ def test_chains_in_minor_modes_are_counted_over_the_seeds(results_page):
     text = results_page.modes_text(rows)
     assert "| lotka | mjhmc | 4 | 1 of 16 (6 %) |" in text
     assert "| lotka | nutpie | 4 | 4 of 16 (25 %) |" in text
+
+
+def test_the_worst_seed_of_each_generation_is_held_against_its_reference(results_page):
+    values = {"5.28": [(1.001, 1.0, 2.0), (1.009, 4.4, 1.0)], "6.3": [(1.001, 1.0, 4.6)]}
+    rows = [
+        {
+            "pymc": version,
+            "model": "a",
+            "seed": str(seed),
+            "reference": "exact",
+            **dict(zip(("r_hat", "z_mean", "z_second"), map(str, found), strict=True)),
+        }
+        for version, runs in values.items()
+        for seed, found in enumerate(runs)
+    ]
+    text = results_page.correctness_text(rows)
+    assert "| a | exact | 1.0090 | 4.40 | 2.00 | 1.0010 | 1.00 | 4.60 |" in text
+    assert "is not met by a (PyMC 6.3)." in text
+    assert "is met by all." in results_page.correctness_text(rows[:2])
+
+
+def test_an_error_is_measured_by_the_known_spread_where_that_of_the_draws_is_smaller():
+    with importable():
+        import correctness
+
+    draws = np.random.default_rng(1).normal(size=(4, 500, 1))
+    by_draws, by_known = (correctness.worst_z(draws, 0.5, sd, 0.0) for sd in (0.0, 10.0))
+    assert by_draws > 9 * by_known > 0
+    assert correctness.worst_z(draws, 0.5, 0.0, 10.0) < 0.1
 
 
 def test_a_mean_is_shown_without_the_model_that_it_owes_most_to(results_page):

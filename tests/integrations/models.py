@@ -29,6 +29,14 @@ def wall():
     return model
 
 
+def funnel():
+    """Neal's funnel, centred: the scale of x is exp(v / 2)."""
+    with pm.Model() as model:
+        v = pm.Normal("v", 0, 3)
+        pm.Normal("x", 0, pm.math.exp(v / 2), shape=9)
+    return model
+
+
 def regression():
     """Regression on a matrix and a number that can be changed."""
     rng = np.random.default_rng(1)

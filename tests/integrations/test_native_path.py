@@ -89,6 +89,20 @@ def test_draws_are_those_of_the_step_method_from_a_start_far_out():
     assert jumps[60:].max() < 0.2
 
 
+def test_a_centred_funnel_is_sampled_in_a_chart_by_both_paths():
+    """And the attributes of the draws say what drives the scale of others."""
+    model = models.funnel()
+    options = SMALL | {"tune": 300, "draws": 200}
+    native = mp.compile(model).sample(**options)
+    with model:
+        stepwise = pm.sample(step=mp.MJHMC(), cores=1, **options)
+    for name in ("v", "x"):
+        assert np.array_equal(native["posterior"][name], stepwise["posterior"][name])
+    drivers = native["posterior"].attrs["chart_drivers"]
+    assert drivers == ["v"] * len(drivers)
+    assert native["posterior"]["v"].std() == pytest.approx(3.0, rel=0.25)
+
+
 @pytest.mark.parametrize("group", ["sample_stats", "warmup_sample_stats"])
 def test_statistics_are_those_of_the_step_method(native, stepwise, group):
     timings = {"perf_counter_start", "perf_counter_diff", "process_time_diff"}

@@ -14,6 +14,7 @@ from pymc.step_methods.state import equal_dataclass_values
 
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc import MJHMC
+from tests.integrations import models
 from tests.integrations.chains import FIXED, OTHERS_WARN, begin, chain, run, sample, vectors
 from tests.statistical.estimates import batch_z
 
@@ -326,6 +327,11 @@ def test_a_restored_state_goes_on_with_the_ways_down(pause):
     with pm.Model() as far_out:
         pm.Normal("x", [3.0, -3.0], 0.01)
     restore_and_compare(far_out, pause, tune=210)
+
+
+def test_a_restored_state_goes_on_with_the_chart():
+    restore_and_compare(models.funnel(), pause=110, tune=120)
+    restore_and_compare(models.funnel(), pause=130, tune=120)
 
 
 def test_a_state_of_other_variables_is_refused(model):

@@ -12,6 +12,7 @@ RECORD = ("kernel/test_record.py",)
 CLOCKS = ("kernel/test_clocks.py",)
 REFINEMENT = ("kernel/test_refinement.py",)
 FAULTS = ("kernel/test_faults.py",)
+CHART = ("kernel/test_chart.py",)
 
 
 class Mutant(NamedTuple):
@@ -508,5 +509,55 @@ MUTANTS = (
         "kernel/control.py",
         "acceptance = math.exp(min(0.0, ratio))",
         "acceptance = math.exp(min(0.0, 2.0 * ratio))",
+    ),
+    # Charts.
+    Mutant(
+        "no log volume in the density",
+        "kernel/density.py",
+        "return False, out[0] + log_volume",
+        "return False, out[0] + 0.0 * log_volume",
+        CHART,
+    ),
+    Mutant(
+        "no slope of the log volume",
+        "kernel/chart.py",
+        "scale[i] = by_shift[i] * (z[rows[i]] + shift[i]) + 1.0",
+        "scale[i] = by_shift[i] * (z[rows[i]] + shift[i]) + 0.99",
+        CHART,
+    ),
+    Mutant(
+        "the slope of the scale forgets the shift",
+        "kernel/chart.py",
+        "scale[i] = by_shift[i] * (z[rows[i]] + shift[i]) + 1.0",
+        "scale[i] = by_shift[i] * z[rows[i]] + 1.0",
+        CHART,
+    ),
+    Mutant(
+        "a bend of the wrong slope",
+        "kernel/chart.py",
+        "(2.0 * slope_middle - slope_low - slope_high) / width",
+        "(1.9 * slope_middle - slope_low - slope_high) / width",
+        CHART,
+    ),
+    Mutant(
+        "the inverse of a chart forgets the shift",
+        "kernel/chart.py",
+        "z[rows[i]] = (x[rows[i]] - location[i]) / scale[i] - shift[i]",
+        "z[rows[i]] = (x[rows[i]] - location[i]) / scale[i]",
+        CHART,
+    ),
+    Mutant(
+        "movers do not feel the shift",
+        "kernel/chart.py",
+        "grad[movers[q]] += _product(_coefficients(p, p.chart_shift, 1 + q), by_shift)",
+        "grad[movers[q]] += 0.0 * _product(_coefficients(p, p.chart_shift, 1 + q), by_shift)",
+        CHART,
+    ),
+    Mutant(
+        "draws in the coordinates of the chart",
+        "kernel/density.py",
+        "        return to_density(p, x, out)\n    for j",
+        "        to_density(p, x, out)\n    for j",
+        CHART,
     ),
 )

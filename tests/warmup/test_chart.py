@@ -5,13 +5,14 @@ import pytest
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
+from mjhmc_numba.chart import Chart
 from mjhmc_numba.target import as_target
 from mjhmc_numba.targets.distribution import compile_density
 from mjhmc_numba.warmup import chart as chart_tuner
 from mjhmc_numba.warmup.chart import Drivers, choose, fit, in_chart
 from mjhmc_numba.warmup.metric import low_rank
 from tests.charts import SCHOOLS, centred, draws_and_gradients
-from tests.statistical.estimates import batch_z
+from tests.statistical.estimates import batch_means, batch_z
 
 
 def exact_draws(distribution, n, seed):
@@ -50,7 +51,7 @@ def test_groups_about_a_mean_become_non_centred_where_the_data_say_little(seeds)
     chart = fit(*draws_and_gradients(target, x), Drivers(scalers=(1,), movers=(0,)))
     np.testing.assert_allclose(chart.location[:, 1], 1.0, atol=0.05)
     below, above = slopes(chart)
-    np.testing.assert_allclose(below, 1.0, atol=0.15)
+    np.testing.assert_allclose(below, 1.0, atol=0.25)
     assert (above < below).all()
     assert (above > 0.4).all()
 
@@ -131,30 +132,47 @@ def test_a_centred_funnel_is_sampled_as_well_as_a_normal(seeds):
     assert abs(batch_z(z**2, 1.0, batches=64)) < 5
 
 
-@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
-def test_groups_about_a_mean_have_the_moments_of_their_non_centred_form(seeds):
-    @compile_density
-    def non_centred(x, grad, y_and_error):
-        n = x.size - 2
-        tau = np.exp(x[1])
-        grad[0], grad[1] = -x[0] / 25.0, -x[1]
-        logp = -0.5 * x[0] * x[0] / 25.0 - 0.5 * x[1] * x[1]
-        for j in range(n):
-            error, z = y_and_error[1, j], x[2 + j]
-            off = (y_and_error[0, j] - x[0] - tau * z) / error
-            logp -= 0.5 * (z * z + off * off)
-            grad[0] += off / error
-            grad[1] += off / error * tau * z
-            grad[2 + j] = -z + off / error * tau
-        return logp
+@compile_density
+def non_centred(x, grad, y_and_error):
+    """The groups of `centred` by x = (mu, log tau, (theta - mu) / tau)."""
+    n = x.size - 2
+    tau = np.exp(x[1])
+    grad[0], grad[1] = -x[0] / 25.0, -x[1] / 4.0
+    logp = -0.5 * x[0] * x[0] / 25.0 - 0.5 * x[1] * x[1] / 4.0
+    for j in range(n):
+        error, z = y_and_error[1, j], x[2 + j]
+        off = (y_and_error[0, j] - x[0] - tau * z) / error
+        logp -= 0.5 * (z * z + off * off)
+        grad[0] += off / error
+        grad[1] += off / error * tau * z
+        grad[2 + j] = -z + off / error * tau
+    return logp
 
+
+def test_a_chart_that_was_given_makes_groups_about_a_mean_non_centred(seeds):
+    """All else is tuned in its coordinates; the draws are those of the centred density."""
+    ones, zeros = np.ones(8), np.zeros(8)
+    knots = np.array([[-100.0, 0.0, 100.0, 0.1]])
+    chart = Chart(
+        np.arange(2, 10),
+        np.array([0]),
+        np.column_stack([zeros, ones]),  # mu
+        np.array([1]),
+        knots,
+        np.column_stack([-10.0 * ones, 0.1 * ones, zeros]) + zeros[:, None],  # log tau
+        np.zeros((8, 4)),
+    )
+    offset = chart.shape(np.zeros(10))[1]
+    chart.log_scale[:, 0] -= offset
     options = {"ndim": 10, "args": (SCHOOLS,), "draws": 4000, "progress": False}
     known = mj.sample(non_centred, seed=seeds(138), chart="none", **options).draws
-    ours = mj.sample(centred, seed=seeds(139), **options)
-    assert sum(t.chart is not None for t in ours.settings) >= 2
-    for j in (0, 1):
+    ours = mj.sample(centred, seed=seeds(139), chart=chart, **options)
+    assert all(t.chart is chart for t in ours.settings)
+    theta = known[:, :, :1] + np.exp(known[:, :, 1:2]) * known[:, :, 2:]
+    pairs = [(ours.draws[:, :, j], known[:, :, j]) for j in (0, 1)]
+    pairs += [(ours.draws[:, :, 2 + j], theta[:, :, j]) for j in range(8)]
+    for a, b in pairs:
         for power in (1, 2):
-            a, b = ours.draws[:, :, j] ** power, known[:, :, j] ** power
-            za, zb = (np.array([batch_z(v, 0.0, batches=64)]) for v in (a, b))
-            error = np.hypot(a.mean() / za, b.mean() / zb)
-            assert abs(a.mean() - b.mean()) < 5 * abs(error)
+            errors = [np.std(batch_means(v**power, batches=64)) / 8.0 for v in (a, b)]
+            gap = np.mean(a**power) - np.mean(b**power)
+            assert abs(gap) < 5 * np.hypot(*errors)
