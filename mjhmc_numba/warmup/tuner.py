@@ -11,9 +11,9 @@ from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Settings, Tuned
-from mjhmc_numba.warmup import chart as chart_tuner
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
+from mjhmc_numba.warmup.drivers import FEWEST_DRAWS, MANY_DIMENSIONS, MOST_DIMENSIONS, choose
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
 from mjhmc_numba.warmup.mixing import forgetting, lengthening, slowness, thinning
@@ -263,16 +263,17 @@ class Tuner:
             and settings.fixed_metric(self.ndim) is None
             and not self.density_changes
             and not self.turning.turned
+            and self.ndim <= MOST_DIMENSIONS
         )
-        often = self.ndim <= chart_tuner.MANY_DIMENSIONS and self.window % 2 == 0
-        is_time = len(x) >= chart_tuner.FEWEST_DRAWS and (often or self.plan[self.window].is_final)
+        often = self.ndim <= MANY_DIMENSIONS and self.window % 2 == 0
+        is_time = len(x) >= FEWEST_DRAWS and (often or self.plan[self.window].is_final)
         if not (is_free and is_time):
             return tuned
 
         def metric_of(z, g):
             return self._estimate(z, g).metric(COARSE)
 
-        return tuned.replace(chart=chart_tuner.choose(x, grad, tuned.chart, metric_of))
+        return tuned.replace(chart=choose(x, grad, tuned.chart, metric_of))
 
     def _choose_rotation(self, tuned: Tuned, used: Metric, x, grad, logp, *, last) -> Tuned:
         gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)

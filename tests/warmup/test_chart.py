@@ -9,7 +9,8 @@ from mjhmc_numba.chart import Chart
 from mjhmc_numba.target import as_target
 from mjhmc_numba.targets.distribution import compile_density
 from mjhmc_numba.warmup import chart as chart_tuner
-from mjhmc_numba.warmup.chart import Drivers, choose, fit, in_chart
+from mjhmc_numba.warmup.chart import Drivers, fit, in_chart
+from mjhmc_numba.warmup.drivers import choose
 from mjhmc_numba.warmup.metric import low_rank
 from tests.charts import SCHOOLS, centred, draws_and_gradients
 from tests.statistical.estimates import batch_means, batch_z
