@@ -24,7 +24,7 @@ MOST_DRIVERS = 6
 HELD_OUT = 4  # of the blocks of draws every fourth
 # What is left of the distance by a chart that is worth it: less where few draws tell, or where
 # there are few rows to learn from; and by one driver more.
-WORTH, FEW_DRAWS, FEW_DIMENSIONS = 0.9, 0.5, 3.0
+WORTH, FEW_DRAWS, FEW_DIMENSIONS = 0.94, 0.5, 3.0
 KEPT_WORTH = 0.1  # more may be left by one that was chosen before
 MORE_WORTH = 0.8
 LARGE = 0.1  # a squared distance a dimension

@@ -11,7 +11,7 @@ __all__ = ["forgetting", "lengthening", "slowness", "thinning"]
 ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and how much at most
 # Of an independent draw that one should be worth, what it is made where it is not, and how many
 # times further apart for it, at most.
-WORTH, MADE_WORTH, MOST = 0.25, 0.5, 4
+WORTH, MADE_WORTH, MOST = 1 / 3, 0.5, 4
 
 
 def slowness(x: np.ndarray, lag: int) -> float:
@@ -58,7 +58,7 @@ def forgetting(x: np.ndarray) -> float:
 def thinning(forgets: float) -> int:
     """How many times as far apart draws should be that forget so slowly.
 
-    A draw that is not worth a quarter of an independent one in the slowest dimension should be
+    A draw that is not worth a third of an independent one in the slowest dimension should be
     worth half of one; it may cost four times the gradients for it.
     """
     if WORTH * forgets < 1.0:

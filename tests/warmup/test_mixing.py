@@ -37,7 +37,7 @@ def test_draws_until_the_slowest_dimension_forgets(rho, seeds):
 
 
 @pytest.mark.parametrize(
-    ("forgets", "apart"), [(0.3, 1), (1.0, 1), (3.5, 1), (4.0, 2), (6.0, 3), (1e9, 4)]
+    ("forgets", "apart"), [(0.3, 1), (1.0, 1), (2.9, 1), (4.0, 2), (6.0, 3), (1e9, 4)]
 )
 def test_draws_that_forget_slowly_are_taken_further_apart(forgets, apart):
     assert thinning(forgets) == apart
