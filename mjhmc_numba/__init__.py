@@ -1,6 +1,7 @@
 """Markov jump Hamiltonian Monte Carlo, compiled with Numba and tuned by itself."""
 
 from mjhmc_numba.api import sample, sample_hmc
+from mjhmc_numba.chart import Chart
 from mjhmc_numba.errors import (
     GradientError,
     InitialPointError,
@@ -18,6 +19,7 @@ from mjhmc_numba.target import Target, as_target
 __version__ = "0.1.0"
 
 __all__ = [
+    "Chart",
     "GradientError",
     "InitialPointError",
     "MemoryRequestError",

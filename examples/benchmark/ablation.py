@@ -32,6 +32,7 @@ VARIANTS = {
     "partial refresh, alpha 0.7": mj.Settings(refresh_alpha=0.7),
     "leapfrog": mj.Settings(integrator="leapfrog"),
     "diagonal metric": mj.Settings(metric="diag"),
+    "no chart": mj.Settings(chart="none"),
     "no step jitter": mj.Settings(step_jitter=0.0),
     "no path jitter": mj.Settings(refresh_jitter=0.0),
     "no refined rungs": mj.Settings(refine_levels=0),
