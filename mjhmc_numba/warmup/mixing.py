@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mjhmc_numba.convergence import effective_size, slowest_dimensions
@@ -9,9 +11,12 @@ from mjhmc_numba.convergence import effective_size, slowest_dimensions
 __all__ = ["forgetting", "lengthening", "slowness", "thinning"]
 
 ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and how much at most
-# Of an independent draw that one should be worth, what it is made where it is not, and how many
-# times further apart for it, at most.
-WORTH, MADE_WORTH, MOST = 1 / 3, 0.5, 4
+# Of an independent draw that one should be worth, and what it is made where it is not; how many
+# times further apart for it, at most. In many dimensions both are more: the largest R-hat of all is
+# what tells whether chains agree, and it is larger the more there are.
+WORTH = 1 / 3
+MADE_WORTH, MOST = 0.5, 4.0
+FEW_DIMENSIONS, MADE_WORTH_MORE, MOST_MORE = 50, 0.3, 4.0  # for ten times as many
 
 
 def slowness(x: np.ndarray, lag: int) -> float:
@@ -55,12 +60,14 @@ def forgetting(x: np.ndarray) -> float:
     return float(len(x) / effective_size(draws).min())
 
 
-def thinning(forgets: float) -> int:
+def thinning(forgets: float, ndim: int) -> int:
     """How many times as far apart draws should be that forget so slowly.
 
-    A draw that is not worth a third of an independent one in the slowest dimension should be
-    worth half of one; it may cost four times the gradients for it.
+    A draw that is not worth a third of an independent one in the slowest dimension should be worth
+    half of one, or more in many dimensions; it may cost several times the gradients for it.
     """
     if WORTH * forgets < 1.0:
         return 1
-    return int(np.clip(round(MADE_WORTH * forgets), 1, MOST))
+    tenfold = math.log10(max(ndim / FEW_DIMENSIONS, 1.0))
+    wanted = (MADE_WORTH + MADE_WORTH_MORE * tenfold) * forgets
+    return round(min(max(wanted, 1.0), MOST + MOST_MORE * tenfold))

@@ -469,7 +469,7 @@ class Tuner:
         if self.settings.draw_interval is not None or not math.isfinite(self.forgets):
             return tuned
         forgets = min(forgetting(x), self.forgets / tuned.gradients_a_draw)
-        return tuned.replace(draw_interval=thinning(forgets) * tuned.draw_interval)
+        return tuned.replace(draw_interval=thinning(forgets, self.ndim) * tuned.draw_interval)
 
     def _settled(self, tuned: Tuned, x, grad) -> bool:
         """Whether the refresh rate still suits the slowest scale, as the last draws show it."""

@@ -20,7 +20,7 @@ def test_slowness_is_the_largest_autocorrelation_at_the_lag(seeds):
 
 def test_a_chain_that_stands_still_is_as_slow_as_can_be():
     assert slowness(np.ones((100, 2)), 1) == 1.0
-    assert thinning(forgetting(np.ones((100, 2)))) == 4
+    assert thinning(forgetting(np.ones((100, 2))), 2) == 4
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,5 @@ def test_draws_until_the_slowest_dimension_forgets(rho, seeds):
     ("forgets", "apart"), [(0.3, 1), (1.0, 1), (2.9, 1), (4.0, 2), (6.0, 3), (1e9, 4)]
 )
 def test_draws_that_forget_slowly_are_taken_further_apart(forgets, apart):
-    assert thinning(forgets) == apart
+    assert thinning(forgets, 10) == apart
+    assert thinning(forgets, 500) == (1 if apart == 1 else round(min(0.8 * forgets, 8)))
