@@ -230,7 +230,8 @@ class ChainRun:
 
 def _run_task(task: ChainTask) -> ChainOutput:
     """One chain in another process."""
-    return ChainRun(task, np.empty((task.draws, task.target.ndim))).run()
+    with _quiet_blas():
+        return ChainRun(task, np.empty((task.draws, task.target.ndim))).run()
 
 
 def run_chains(

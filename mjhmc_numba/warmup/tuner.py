@@ -13,6 +13,7 @@ from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
+from mjhmc_numba.warmup.chart import in_chart
 from mjhmc_numba.warmup.drivers import FEWEST_DRAWS, MANY_DIMENSIONS, MOST_DIMENSIONS, choose
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
@@ -482,9 +483,7 @@ class Tuner:
 def _in_chart(tuned: Tuned, x, grad, logp) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draws, gradients and log densities in the coordinates that the process runs in."""
     chart = tuned.chart
-    if chart is None:
-        return x, grad, logp
-    return chart.to_z(x), chart.gradient_to_z(x, grad), logp + chart.log_volume(x)
+    return *in_chart(chart, x, grad), logp if chart is None else logp + chart.log_volume(x)
 
 
 def _is_other(one: Tuned, other: Tuned) -> bool:
