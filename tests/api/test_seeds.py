@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import mjhmc_numba as mj
+from mjhmc_numba import targets
 from tests.api.densities import FIXED, SHORT, log_gamma
 
 # Runs are short here; whether their draws can be trusted is asserted elsewhere.
@@ -89,7 +90,7 @@ def test_the_control_sampler_obeys_the_same_rules():
 
 def test_chains_start_within_the_jitter_of_the_initial_point():
     options = {"draws": 1, "tune": 1, "keep_warmup": True, "progress": False, "step_size": 1e-12}
-    target = mj.targets.standard_normal(3)
+    target = targets.standard_normal(3)
     initial = np.array([5.0, -3.0, 0.0])
     result = mj.sample(target, initial, jitter=0.5, chains=40, seed=1, **options)
     away = np.abs(result.warmup_draws[:, 0] - initial)
