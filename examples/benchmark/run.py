@@ -47,7 +47,7 @@ OF_MODELS = {
 
 Of one chain on one thread: the time of 2000 more draws after the same warm-up, over the gradients
 that they take, with all that is done between gradients. Ratios of ours to nutpie's. At the defaults
-ours has a low-rank metric and nutpie a diagonal one, so the bar is for metrics of one kind, on
+ours has a low-rank metric and nutpie a diagonal one. The bar is for each of the three ratios, on
 models whose gradient takes nutpie 10 microseconds or more. What a direction costs in time it must
 bring back in effective samples per gradient: see RESULTS.md.""",
     "pymc_startup": """## PyMC models: from the model to the first draw
