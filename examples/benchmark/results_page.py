@@ -374,12 +374,12 @@ CORRECT_Z, CORRECT_R_HAT = 4.5, 1.01
 def correctness_text(rows: Sequence[dict[str, str]]) -> str:
     """The worst over the seeds of each model and generation of PyMC, from correctness.csv."""
     versions = sorted({row["pymc"] for row in rows})
-    header, body, missed = ["model", "reference"], [], []
+    header, body, missed = ["model", "reference", "runs"], [], []
     for version in versions:
         header += [f"R-hat, PyMC {version}", "z of mean", "z of second moment"]
     for model in dict.fromkeys(row["model"] for row in rows):
         chosen = [row for row in rows if row["model"] == model]
-        line = [model, chosen[0]["reference"]]
+        line = [model, chosen[0]["reference"], str(len(chosen))]
         for version in versions:
             of_version = [row for row in chosen if row["pymc"] == version]
             if not of_version:
@@ -390,11 +390,10 @@ def correctness_text(rows: Sequence[dict[str, str]]) -> str:
             if worst[0] >= CORRECT_R_HAT or max(worst[1:]) >= CORRECT_Z:
                 missed.append(f"{model} (PyMC {version})")
         body.append(line)
-    seeds = len({row["seed"] for row in rows})
     outcome = f"not met by {', '.join(missed)}" if missed else "met by all"
     return (
         "## Correct on both generations of PyMC\n\nThe native path against the references, the "
-        f"worst of {seeds} seeds and of all scored parameters (`correctness.py`, which says what "
+        "worst of all runs and of all scored parameters (`correctness.py`, which says what "
         f"a z is). The bar, R-hat below {CORRECT_R_HAT} and z below {CORRECT_Z}, is "
         f"{outcome}.\n\n" + markdown(header, body)
     )
