@@ -22,9 +22,10 @@ __all__ = ["FEWEST_DRAWS", "MANY_DIMENSIONS", "MOST_DIMENSIONS", "choose"]
 FEWEST_DRAWS = 32
 MOST_DRIVERS = 6
 HELD_OUT = 4  # of the blocks of draws every fourth
-# What is left of the distance by a chart that is worth it: less where few draws tell, or where
-# there are few rows to learn from; and by one driver more.
-WORTH, FEW_DRAWS, FEW_DIMENSIONS = 0.94, 0.5, 3.0
+# What is left of the distance by a chart that is worth it: less where few draws tell, for so many
+# rows, as the noise of each adds to the gradient of its drivers; less where there are few rows to
+# learn from; and by one driver more.
+WORTH, FEW_DRAWS, FEW_DIMENSIONS = 0.94, 0.065, 3.0
 KEPT_WORTH = 0.1  # more may be left by one that was chosen before
 MORE_WORTH = 0.8
 LARGE = 0.1  # a squared distance a dimension
@@ -64,9 +65,10 @@ class _Choice:
     def __init__(self, x, grad, metric_of):
         self.x, self.grad, self.metric_of = x, grad, metric_of
         self.told = (np.arange(len(x)) // BLOCK) % HELD_OUT != HELD_OUT - 1
-        few = FEW_DRAWS / math.sqrt(max((~self.told).sum(), 1))
-        self.worth = WORTH - few - FEW_DIMENSIONS / x.shape[1]
-        self.most = CANDIDATES if x.shape[1] <= MANY_DIMENSIONS else FEW_CANDIDATES
+        d = x.shape[1]
+        few = FEW_DRAWS * math.sqrt(d / max((~self.told).sum(), 1))
+        self.worth = WORTH - few - FEW_DIMENSIONS / d
+        self.most = CANDIDATES if d <= MANY_DIMENSIONS else FEW_CANDIDATES
 
     def choose(self, known: Chart | None) -> Chart | None:
         now = _Tried(Drivers(), None, self.left(None))

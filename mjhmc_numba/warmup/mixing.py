@@ -8,7 +8,7 @@ import numpy as np
 
 from mjhmc_numba.convergence import effective_size, slowest_dimensions
 
-__all__ = ["forgetting", "lengthening", "slowness", "thinning"]
+__all__ = ["agreed", "forgetting", "lengthening", "slowness", "thinning"]
 
 ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and how much at most
 # Of an independent draw that one should be worth, and what it is made where it is not; how many
@@ -16,7 +16,7 @@ ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and ho
 # what tells whether chains agree, and it is larger the more there are.
 WORTH = 1 / 3
 MADE_WORTH, MOST = 0.5, 4.0
-FEW_DIMENSIONS, MADE_WORTH_MORE, MOST_MORE = 50, 0.3, 4.0  # for ten times as many
+FEW_DIMENSIONS, MADE_WORTH_MORE, MOST_MORE = 50, 0.1, 1.0  # for ten times as many
 
 
 def slowness(x: np.ndarray, lag: int) -> float:
@@ -60,6 +60,20 @@ def forgetting(x: np.ndarray) -> float:
     return float(len(x) / effective_size(draws).min())
 
 
+def _tenfold(ndim: int) -> float:
+    """How many times ten times as many dimensions as a few."""
+    return math.log10(max(ndim / FEW_DIMENSIONS, 1.0))
+
+
+def agreed(one: float, other: float, ndim: int) -> float:
+    """How slowly draws forget, by two estimates: the smaller, as few draws easily look alike. In
+    many dimensions their geometric mean, as there draws too close together cost more than apart.
+    """
+    low, high = sorted((one, other))
+    share = min(0.5 * _tenfold(ndim), 0.5)
+    return low ** (1.0 - share) * high**share
+
+
 def thinning(forgets: float, ndim: int) -> int:
     """How many times as far apart draws should be that forget so slowly.
 
@@ -68,6 +82,6 @@ def thinning(forgets: float, ndim: int) -> int:
     """
     if WORTH * forgets < 1.0:
         return 1
-    tenfold = math.log10(max(ndim / FEW_DIMENSIONS, 1.0))
+    tenfold = _tenfold(ndim)
     wanted = (MADE_WORTH + MADE_WORTH_MORE * tenfold) * forgets
     return round(min(max(wanted, 1.0), MOST + MOST_MORE * tenfold))

@@ -17,7 +17,7 @@ from mjhmc_numba.warmup.chart import in_chart
 from mjhmc_numba.warmup.drivers import FEWEST_DRAWS, MANY_DIMENSIONS, MOST_DIMENSIONS, choose
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
-from mjhmc_numba.warmup.mixing import forgetting, lengthening, slowness, thinning
+from mjhmc_numba.warmup.mixing import agreed, forgetting, lengthening, slowness, thinning
 from mjhmc_numba.warmup.recipe import Recipe
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.start import Region
@@ -466,10 +466,10 @@ class Tuner:
         process.restart()
 
     def _with_draws_apart(self, tuned: Tuned, x) -> Tuned:
-        """Further apart where both the draws before the final window and those in it creep."""
+        """Further apart where the draws before the final window and those in it creep."""
         if self.settings.draw_interval is not None or not math.isfinite(self.forgets):
             return tuned
-        forgets = min(forgetting(x), self.forgets / tuned.gradients_a_draw)
+        forgets = agreed(forgetting(x), self.forgets / tuned.gradients_a_draw, self.ndim)
         return tuned.replace(draw_interval=thinning(forgets, self.ndim) * tuned.draw_interval)
 
     def _settled(self, tuned: Tuned, x, grad) -> bool:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mjhmc_numba.warmup.mixing import forgetting, lengthening, slowness, thinning
+from mjhmc_numba.warmup.mixing import agreed, forgetting, lengthening, slowness, thinning
 from tests.synthetic import autoregression
 
 
@@ -41,4 +41,11 @@ def test_draws_until_the_slowest_dimension_forgets(rho, seeds):
 )
 def test_draws_that_forget_slowly_are_taken_further_apart(forgets, apart):
     assert thinning(forgets, 10) == apart
-    assert thinning(forgets, 500) == (1 if apart == 1 else round(min(0.8 * forgets, 8)))
+    assert thinning(forgets, 500) == (1 if apart == 1 else round(min(0.6 * forgets, 5)))
+
+
+@pytest.mark.parametrize(("ndim", "forgets"), [(2, 4.0), (50, 4.0), (500, 8.0), (10_000, 8.0)])
+def test_two_estimates_agree_on_the_smaller_or_in_many_dimensions_on_their_mean(ndim, forgets):
+    assert agreed(4.0, 16.0, ndim) == pytest.approx(forgets)
+    assert agreed(16.0, 4.0, ndim) == pytest.approx(forgets)
+    assert 4.0 < agreed(16.0, 4.0, 100) < 8.0
