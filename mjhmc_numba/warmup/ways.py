@@ -12,7 +12,8 @@ from mjhmc_numba.warmup.start import Region
 
 __all__ = ["Way", "Ways"]
 
-MOST = 5
+ENOUGH, ENOUGH_NEAR = 5, 3  # ways that came down, from a start far out and from another
+MOST = 8
 TRIES = 5  # to find another start
 WINDOWS = 1  # of the warm-up that a way takes
 JUDGED_BY = 3  # draws at its end
@@ -40,7 +41,7 @@ class Ways:
     ----------
     region : of the starts
     logp : log density at the first
-    most : ways to try from a start that is far out
+    most : ways to try
     """
 
     region: Region
@@ -57,12 +58,16 @@ class Ways:
 
     @property
     def enough(self) -> bool:
-        """If the start was not far out, or if all were tried.
+        """If enough have come down, or all were tried.
 
-        That two end alike would not tell: a minor mode may well be met twice.
+        That two end alike would not tell: a minor mode may well be met twice. Nor does a start
+        that is not far out: it may lie above a minor mode.
         """
-        is_near = self.tried[0].end - self.logp < far_below(self._ndim)
-        return is_near or len(self.tried) >= self.most
+        top, far = max(way.end for way in self.tried), far_below(self._ndim)
+        down = sum(top - way.end < 2 * far for way in self.tried)
+        is_near = self.tried[0].end - self.logp < far
+        wanted = ENOUGH_NEAR if is_near else ENOUGH
+        return down >= wanted or len(self.tried) >= self.most
 
     @property
     def best(self) -> Way:

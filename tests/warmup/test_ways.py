@@ -34,17 +34,24 @@ def ways(*ends, start=-1e4):
         ((0,), False),
         ((0, -5), False),
         ((0, -30, -1, -2), False),
-        ((0, -30, -60, -1, -2), True),
+        ((0, -30, -35, -1, -2), True),
         ((-30, -30, -30, -30, 0), True),
+        ((0, -30, -60, -1, -2), False),  # the third has not come down
+        ((0, -30, -60, -1, -2, -3), True),
+        ((0, -60, -60, -60, -60, -60, -60), False),
+        ((0, -60, -60, -60, -60, -60, -60, -60), True),
     ],
 )
-def test_five_are_enough_from_a_start_far_out(ends, enough):
+def test_five_that_came_down_are_enough_from_a_start_far_out(ends, enough):
     assert ways(*ends).enough == enough
 
 
-def test_one_is_enough_from_a_start_that_is_not_far_out():
-    assert ways(0, start=-15).enough
-    assert not ways(0, start=-25).enough
+@pytest.mark.parametrize(
+    ("ends", "enough"), [((0,), False), ((0, -5), False), ((0, -5, 0), True), ((0, -60, 0), False)]
+)
+def test_three_are_enough_from_a_start_that_is_not_far_out(ends, enough):
+    assert ways(*ends, start=-15).enough == enough
+    assert not ways(*ends, start=-25).enough
 
 
 @pytest.mark.parametrize(
