@@ -32,10 +32,13 @@ BLOCK = 8  # draws, of which the next block is nearly independent
 
 
 class Drivers(NamedTuple):
-    """Dimensions that the scales, and such that the locations of others depend on."""
+    """Dimensions that the scales, and such that the locations of others depend on. A location
+    that is tied is not fitted: it is the sum of the movers, 0 if there is none.
+    """
 
     scalers: tuple[int, ...] = ()
     movers: tuple[int, ...] = ()
+    tied: bool = False
 
     @property
     def all(self) -> list[int]:
@@ -50,14 +53,14 @@ def fit(x: np.ndarray, grad: np.ndarray, drivers: Drivers, rounds: int = ROUNDS)
     x, grad : (n, d) draws and gradients of the log density there
     """
     rows = np.setdiff1d(np.arange(x.shape[1]), drivers.all)
-    scalers, movers = (np.array(k, np.int64) for k in drivers)
+    scalers, movers = (np.array(k, np.int64) for k in (drivers.scalers, drivers.movers))
     r, g = x[:, rows], grad[:, rows]
     knots = _knots(x[:, scalers])
     movers_, features_ = x[:, movers], features(x[:, scalers], knots)
     by_mover, by_feature = _Basis(movers_), _Basis(features_)
     by_both = _Basis(np.column_stack([movers_, features_]))
     log_scale = _first_log_scale(r, g, by_feature.F)
-    place = _Place(by_mover.F, by_both.F, rows.size)
+    place = _Place(by_mover.F, by_both.F, rows.size, by_mover.sum if drivers.tied else None)
     for _ in range(rounds):
         where = place.fit(r, g, by_feature.F @ log_scale.T)
         scaled = _LogScale(r - where, g, by_feature.F, log_scale)
@@ -88,6 +91,11 @@ class _Basis:
     def __init__(self, columns: np.ndarray):
         self.mean, self.sd = columns.mean(axis=0), np.maximum(columns.std(axis=0), 1e-300)
         self.F = np.column_stack([np.ones(len(columns)), (columns - self.mean) / self.sd])
+
+    @property
+    def sum(self) -> np.ndarray:
+        """(1 + p,): coefficients of the sum of the columns as they were."""
+        return np.array([self.mean.sum(), *self.sd])
 
     def raw(self, coefficients: np.ndarray) -> np.ndarray:
         """Those of the columns as they were."""
@@ -141,29 +149,37 @@ class _Place:
     ----------
     M, B : (n, p) and (n, q), the bases of l and t
     m : number of rows
+    tied : (p,), the coefficients of l in each row; None: they are fitted
     """
 
-    def __init__(self, M: np.ndarray, B: np.ndarray, m: int):
+    def __init__(self, M: np.ndarray, B: np.ndarray, m: int, tied: np.ndarray | None):
         self.M, self.B = M, B
+        self.is_tied = tied is not None
+        self.location = np.tile(np.zeros(M.shape[1]) if tied is None else tied, (m, 1))
         self.shift = np.zeros((m, B.shape[1]))
 
     def fit(self, x: np.ndarray, grad: np.ndarray, s: np.ndarray) -> np.ndarray:
         """Fit both anew to rows and gradients (n, m) with log scales s; returns l + e^s t."""
         M, B, inverse = self.M, self.B, np.exp(-s)
         wanted = inverse * x + np.exp(s) * grad
-        rest = inverse * (wanted - B @ self.shift.T)
-        curvature = _products(inverse**2, M) * (1.0 + PULL * np.eye(M.shape[1]))
-        self.location = np.linalg.solve(curvature, (rest.T @ M / len(x))[:, :, None])[:, :, 0]
-        rest -= inverse**2 * (M @ self.location.T)
-        unit = np.exp(s.mean(axis=0))[:, None]
-        noise = _noise(rest[:, :, None] * M[:, None, :], curvature)
-        self.location = unit * _shrunk(self.location / unit, noise / unit**2)
+        if not self.is_tied:
+            self._fit_location(wanted, s)
         rest = wanted - inverse * (M @ self.location.T)
         curvature = np.broadcast_to(B.T @ B / len(x), (x.shape[1], B.shape[1], B.shape[1]))
         self.shift = np.linalg.solve(curvature, (rest.T @ B / len(x))[:, :, None])[:, :, 0]
         noise = _noise((rest - B @ self.shift.T)[:, :, None] * B[:, None, :], curvature)
         self.shift = _shrunk(self.shift, noise)
         return M @ self.location.T + np.exp(s) * (B @ self.shift.T)
+
+    def _fit_location(self, wanted: np.ndarray, s: np.ndarray) -> None:
+        M, inverse = self.M, np.exp(-s)
+        rest = inverse * (wanted - self.B @ self.shift.T)
+        curvature = _products(inverse**2, M) * (1.0 + PULL * np.eye(M.shape[1]))
+        self.location = np.linalg.solve(curvature, (rest.T @ M / len(s))[:, :, None])[:, :, 0]
+        rest -= inverse**2 * (M @ self.location.T)
+        unit = np.exp(s.mean(axis=0))[:, None]
+        noise = _noise(rest[:, :, None] * M[:, None, :], curvature)
+        self.location = unit * _shrunk(self.location / unit, noise / unit**2)
 
 
 class _LogScale:

@@ -35,6 +35,9 @@ NOTHING = 0.01  # what is left where no chart is needed
 CANDIDATES, FEW_CANDIDATES, MANY_DIMENSIONS, MOST_DIMENSIONS = 3, 1, 200, 1500
 SURE = 3.0  # variances of its noise that a score must exceed
 ACTIVE = 0.2  # spread of s from which a row asks for a better location
+# Spread of s from which there is a neck, and how many times as much may be left there by locations
+# that are tied.
+NECK, TIED = 0.4, 1.5
 
 
 def choose(
@@ -81,7 +84,19 @@ class _Choice:
             if more is now:
                 break
             now = more
-        return None if now.chart is None else self._fitted(now.drivers, slice(None), ROUNDS)
+        if now.chart is None:
+            return None
+        return self._fitted(self._tied(now, now.chart), slice(None), ROUNDS)
+
+    def _tied(self, now: _Tried, chart: Chart) -> Drivers:
+        """The drivers, with a tied location where there is a neck. Deeper than any draw has been
+        only the exact location will do, and in a hierarchy that is the mean of groups, or 0.
+        """
+        _, s, _ = chart.shape(self.x)
+        if len(now.drivers.movers) > 1 or np.median(s.std(axis=0)) < NECK:
+            return now.drivers
+        tied = self._better(now, [now.drivers._replace(tied=True)], TIED)
+        return tied.drivers
 
     def _better(self, now: _Tried, candidates: list[Drivers], worth: float) -> _Tried:
         """The best of the candidates, if it leaves less than that share of the distance."""
@@ -122,7 +137,7 @@ class _Choice:
         """
         x, grad = self.x[self.told], self.grad[self.told]
         z, g = in_chart(now.chart, x, grad)
-        scalers, movers = now.drivers
+        scalers, movers = now.drivers.scalers, now.drivers.movers
         found = self._first(_scale_scores(z, g, now.drivers.all), now)
         candidates = [Drivers((*scalers, k), movers) for k in found]
         if now.chart is not None:

@@ -168,6 +168,42 @@ def non_centred(x, grad, y_and_error):
     return logp
 
 
+def centred_draws(seed):
+    """Of one chain, by the non-centred density."""
+    options = {"chains": 1, "draws": 500, "chart": "none", "progress": False}
+    x = mj.sample(non_centred, ndim=10, args=(SCHOOLS,), seed=seed, **options).draws[0].copy()
+    x[:, 2:] = x[:, :1] + np.exp(x[:, 1:2]) * x[:, 2:]
+    return draws_and_gradients(as_target(centred, 10, (SCHOOLS,)), x)
+
+
+def test_in_a_neck_the_location_is_the_mean_of_the_groups(seeds):
+    """Nothing less is near enough where the scale is smaller than in any draw."""
+    x, grad = centred_draws(seeds(144))
+    known = fit(x, grad, Drivers(scalers=(1,), movers=(0,)))
+    assert np.abs(known.location[:, 0]).max() > 1e-4
+    chart = choose(x, grad, known, low_rank)
+    assert (chart.scalers.tolist(), chart.movers.tolist()) == ([1], [0])
+    np.testing.assert_allclose(chart.location, [[0.0, 1.0]] * 8, atol=1e-12)
+    deep = np.array([4.0, -12.0, *np.full(8, 4.0)])
+    assert np.abs(chart.to_z(deep)[2:]).max() < 1
+
+
+def test_in_a_neck_about_zero_the_location_is_zero(seeds):
+    x, grad = exact_draws(targets.funnel(10), 200, seeds(145))
+    chart = choose(x, grad, fit(x, grad, Drivers(scalers=(0,))), low_rank)
+    assert np.abs(chart.location).max() < 1e-12
+
+
+def test_a_location_that_is_something_else_is_fitted(seeds):
+    x, grad = centred_draws(seeds(146))
+    offset = np.linspace(-3, 3, 8)
+    x += np.array([0, 0, *offset])
+    known = fit(x, grad, Drivers(scalers=(1,), movers=(0,)))
+    chart = choose(x, grad, known, low_rank)
+    assert (chart.scalers.tolist(), chart.movers.tolist()) == ([1], [0])
+    np.testing.assert_allclose(chart.location[:, 0], offset, atol=0.05)
+
+
 def test_a_chart_that_was_given_makes_groups_about_a_mean_non_centred(seeds):
     """All else is tuned in its coordinates; the draws are those of the centred density."""
     ones, zeros = np.ones(8), np.zeros(8)
