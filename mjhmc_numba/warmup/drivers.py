@@ -77,13 +77,16 @@ class _Choice:
         now = _Tried(Drivers(), None, self.left(None))
         if known is not None:
             before = Drivers(tuple(known.scalers.tolist()), tuple(known.movers.tolist()))
-            now = self._better(now, [before], self.worth + KEPT_WORTH)
+            kept = self._best([before])
+            now = kept if kept.left < (self.worth + KEPT_WORTH) * now.left else now
         while len(now.drivers.all) < min(MOST_DRIVERS, self.x.shape[1] - 1) and now.left > NOTHING:
             worth = self.worth if now.chart is None else MORE_WORTH
-            more = self._better(now, self._candidates(now), worth)
-            if more is now:
+            best = self._best(self._candidates(now))
+            if now.chart is None and best.left >= worth * now.left:
+                best = self._best(self._with_mover(best))
+            if not best.left < worth * now.left:
                 break
-            now = more
+            now = best
         if now.chart is None:
             return None
         return self._fitted(self._tied(now, now.chart), slice(None), ROUNDS)
@@ -95,19 +98,18 @@ class _Choice:
         _, s, _ = chart.shape(self.x)
         if len(now.drivers.movers) > 1 or np.median(s.std(axis=0)) < NECK:
             return now.drivers
-        tied = self._better(now, [now.drivers._replace(tied=True)], TIED)
-        return tied.drivers
+        tied = self._best([now.drivers._replace(tied=True)])
+        return tied.drivers if tied.left < TIED * now.left else now.drivers
 
-    def _better(self, now: _Tried, candidates: list[Drivers], worth: float) -> _Tried:
-        """The best of the candidates, if it leaves less than that share of the distance."""
-        best = now._replace(left=worth * now.left)
+    def _best(self, candidates: list[Drivers]) -> _Tried:
+        """The one of the candidates that leaves least; an infinite distance where none does."""
+        best = _Tried(Drivers(), None, math.inf)
         for drivers in candidates:
             chart = self._fitted(drivers, self.told)
-            if chart is not None:
-                left = self.left(chart)
-                if left < best.left:
-                    best = _Tried(drivers, chart, left)
-        return now if best.chart is now.chart else best
+            left = math.inf if chart is None else self.left(chart)
+            if left < best.left:
+                best = _Tried(drivers, chart, left)
+        return best
 
     def _fitted(self, drivers: Drivers, some, rounds: int = TRIAL_ROUNDS) -> Chart | None:
         """The chart of some of the draws; None where they do not tell it."""
@@ -132,21 +134,29 @@ class _Choice:
         return float(np.mean(np.log1p(np.mean(apart**2, axis=1) / LARGE)))
 
     def _candidates(self, now: _Tried) -> list[Drivers]:
-        """One more dimension that may drive the scale of many others, or the location of those
-        whose scale is driven.
-        """
-        x, grad = self.x[self.told], self.grad[self.told]
-        z, g = in_chart(now.chart, x, grad)
+        """One more dimension that may drive the scale of many others, or a location."""
+        z, g = in_chart(now.chart, self.x[self.told], self.grad[self.told])
         scalers, movers = now.drivers.scalers, now.drivers.movers
-        found = self._first(_scale_scores(z, g, now.drivers.all), now)
+        found = self._first(_scale_scores(z, g, now.drivers.all), now.drivers)
         candidates = [Drivers((*scalers, k), movers) for k in found]
         if now.chart is not None:
-            found = self._first(_location_scores(x, z, g, now.chart), now)
-            candidates += [Drivers(scalers, (*movers, k)) for k in found]
+            candidates += self._movers(now.drivers, now.chart)
         return candidates
 
-    def _first(self, scores: np.ndarray, now: _Tried) -> list[int]:
-        scores[now.drivers.all] = 0.0
+    def _movers(self, drivers: Drivers, chart: Chart) -> list[Drivers]:
+        """One more dimension that may drive the location of those whose scale is driven."""
+        x, grad = self.x[self.told], self.grad[self.told]
+        found = self._first(_location_scores(x, *in_chart(chart, x, grad), chart), drivers)
+        return [Drivers(drivers.scalers, (*drivers.movers, k)) for k in found]
+
+    def _with_mover(self, tried: _Tried) -> list[Drivers]:
+        """The same scaler with a mover: in a deep neck neither helps without the other."""
+        if tried.chart is None or self.x.shape[1] < 3:  # no row would be left
+            return []
+        return self._movers(tried.drivers, tried.chart)
+
+    def _first(self, scores: np.ndarray, drivers: Drivers) -> list[int]:
+        scores[drivers.all] = 0.0
         return [int(k) for k in np.argsort(-scores)[: self.most] if scores[k] > 0]
 
 

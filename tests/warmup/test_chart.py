@@ -6,6 +6,7 @@ import pytest
 import mjhmc_numba as mj
 from mjhmc_numba import targets
 from mjhmc_numba.chart import Chart
+from mjhmc_numba.convergence import effective_size
 from mjhmc_numba.target import as_target
 from mjhmc_numba.targets.distribution import compile_density
 from mjhmc_numba.warmup import chart as chart_tuner
@@ -202,6 +203,15 @@ def test_a_location_that_is_something_else_is_fitted(seeds):
     chart = choose(x, grad, known, low_rank)
     assert (chart.scalers.tolist(), chart.movers.tolist()) == ([1], [0])
     np.testing.assert_allclose(chart.location[:, 0], offset, atol=0.05)
+
+
+def test_in_a_deep_neck_scaler_and_mover_are_found_together(seeds):
+    """Neither brings much without the other. Chains that have both know the whole of log tau."""
+    result = mj.sample(centred, ndim=10, args=(SCHOOLS,), seed=seeds(148), progress=False)
+    found = [t.chart is not None and t.chart.drivers == [1, 0] for t in result.settings]
+    assert sum(found) >= 3
+    log_tau = result.draws[found, :, 1]
+    assert (effective_size(log_tau[:, :, None])[0] / log_tau.size) > 0.02
 
 
 def test_a_chart_that_was_given_makes_groups_about_a_mean_non_centred(seeds):
