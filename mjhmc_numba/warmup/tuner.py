@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mjhmc_numba.kernel.layout import STAT_NAMES
+from mjhmc_numba.kernel.layout import STAT_NAMES, STRAIGHT
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.chart import in_chart
@@ -466,10 +466,14 @@ class Tuner:
         process.restart()
 
     def _with_draws_apart(self, tuned: Tuned, x) -> Tuned:
-        """Further apart where the draws before the final window and those in it creep."""
+        """Further apart where the draws before the final window and those in it creep; the former
+        were made along straight paths, and tell less of another integrator.
+        """
         if self.settings.draw_interval is not None or not math.isfinite(self.forgets):
             return tuned
-        forgets = agreed(forgetting(x), self.forgets / tuned.gradients_a_draw, self.ndim)
+        forgets, before = forgetting(x), self.forgets / tuned.gradients_a_draw
+        alike = INTEGRATORS[tuned.integrator][1] == STRAIGHT
+        forgets = agreed(forgets, before, self.ndim) if alike else min(forgets, before)
         return tuned.replace(draw_interval=thinning(forgets, self.ndim) * tuned.draw_interval)
 
     def _settled(self, tuned: Tuned, x, grad) -> bool:

@@ -148,6 +148,20 @@ def test_draws_that_creep_are_taken_further_apart(rho, given, times, seeds):
         assert process.tuned.draw_interval == apart * before
 
 
+@pytest.mark.parametrize(("integrator", "is_straight"), [("leapfrog", True), ("harmonic", False)])
+def test_draws_along_other_paths_do_not_tell_how_far_apart_the_last_are(
+    integrator, is_straight, seeds
+):
+    """In many dimensions, where the draws before the final window count as well."""
+    rng = np.random.default_rng(seeds(212))
+    tuner = Tuner(Settings(), 500, 1000, rng, Region.anywhere(500))
+    tuner.forgets = 1e4
+    tuned = first_guess(Settings(), 500).replace(integrator=integrator)
+    x = autoregression(np.full(500, -0.3), 200, rng, chains=1)[0]
+    apart = tuner._with_draws_apart(tuned, x).draw_interval / tuned.draw_interval
+    assert (apart > 1) == is_straight
+
+
 def test_a_refresh_rate_that_the_last_draws_contradict_has_not_settled(seeds):
     target = as_target(targets.gaussian([1.0, 1.0]))
     settings = Settings(integrator="leapfrog")
