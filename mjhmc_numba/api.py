@@ -53,8 +53,9 @@ def sample(
         function ``(x, *args) -> (logp, grad)``, the slow way; or a distribution of
         `mjhmc_numba.targets`
     initial : (d,) or (chains, d), where to start; random if not given
-    jitter : start at random within this distance of `initial` in each dimension. From a start
-        far out, several ways down are tried, from points up to 1 (or this) away from `initial`
+    jitter : start at random within this distance of `initial` in each dimension. Several ways
+        down are tried, from points up to 1 (or this) away from `initial`; the first is kept
+        unless another leads to where the density is much higher
     ndim : number of dimensions, where neither `initial` nor the target tells
     args : arrays and numbers handed to the density; new ones need no recompilation
     names : a name for each dimension, for messages

@@ -1,4 +1,4 @@
-"""Ways down from a start far out: where a chain comes down may decide on the mode it stays in."""
+"""Ways down from a start: where a chain comes down may decide on the mode it stays in."""
 
 from __future__ import annotations
 
