@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pymc.stats.convergence import SamplerWarning, WarningType
@@ -20,11 +20,12 @@ from rich.table import Column
 from mjhmc_numba.api import check_fixed, choose_settings
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
-from mjhmc_numba.process import Process, random_words
+from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import COLUMN, STATS
 from mjhmc_numba.pymc.watch import Watch
+from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.target import Target
 from mjhmc_numba.warmup.start import Region
@@ -53,6 +54,18 @@ class MJHMCState(StepMethodState):
     iter_count: int
     planned_tune: int = field(default=DEFAULT_TUNE)
     chain: dict | None = None
+
+
+class Chain(NamedTuple):
+    """What a chain needs to go on, saved as `MJHMCState.chain`."""
+
+    process: Snapshot
+    tuner: Tuner | None
+    others: dict[str, np.ndarray]  # the variables that other step methods sample
+    seen: bytes  # our variables as they were left
+    is_alone: bool
+    acceptance: float | None
+    watch: Watch
 
 
 class MJHMC(BlockedStep):
@@ -331,15 +344,17 @@ class MJHMC(BlockedStep):
         """The state of the chain as arrays and numbers; None before its first draw."""
         if self._process is None:
             return self._saved
-        return {
-            "process": self._process.save(),
-            "tuner": None if self._tuner is None else self._tuner.save(),
-            "others": self.density.others(),
-            "seen": self._seen,
-            "is_alone": self._is_alone,
-            "acceptance": None if math.isnan(self._acceptance) else self._acceptance,
-            "watch": self._watch.save(),
-        }
+        return save(
+            Chain(
+                process=self._process.snapshot(),
+                tuner=self._tuner,
+                others=self.density.others(),
+                seen=self._seen,
+                is_alone=self._is_alone,
+                acceptance=None if math.isnan(self._acceptance) else self._acceptance,
+                watch=self._watch,
+            )
+        )
 
     @chain.setter
     def chain(self, saved: dict | None) -> None:
@@ -347,17 +362,14 @@ class MJHMC(BlockedStep):
         self._saved = saved
 
     def _restore(self, target: Target, saved: dict) -> None:
-        self.density.update_others(saved["others"])
-        self._is_alone = saved["is_alone"]
-        self._process = Process.restore(target, self.settings, saved["process"])
-        if saved["tuner"] is not None:
-            # What these say is in what is loaded.
-            nothing = np.random.default_rng(0), Region.anywhere(self.density.ndim)
-            self._tuner = self._new_tuner(*nothing)
-            self._tuner.load(saved["tuner"])
-        self._seen = saved["seen"]
-        self._acceptance = math.nan if saved["acceptance"] is None else saved["acceptance"]
-        self._watch.load(saved["watch"])
+        chain = load(Chain, saved, settings=self.settings, layout=self.density.layout)
+        self.density.update_others(chain.others)
+        self._is_alone = chain.is_alone
+        self._process = Process.resume(target, self.settings, chain.process)
+        self._tuner = chain.tuner
+        self._seen = chain.seen
+        self._acceptance = math.nan if chain.acceptance is None else chain.acceptance
+        self._watch = chain.watch
 
     def __getstate__(self):
         state = self.__dict__.copy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from pymc.stats.convergence import WarningType
@@ -12,6 +12,7 @@ from mjhmc_numba.convergence import least_effective, slowest_dimensions
 from mjhmc_numba.diagnostics import STUCK_STAY
 from mjhmc_numba.pymc.layout import Layout
 from mjhmc_numba.pymc.stats import COLUMN
+from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import Tuned
 
 __all__ = ["Watch"]
@@ -35,6 +36,7 @@ _STAY, _N_CAPPED = COLUMN["longest_stay"], COLUMN["n_capped"]
 Advice = tuple[WarningType, str]
 
 
+@dataclass
 class Watch:
     """Looks at the draws of one chain after its tuning, as they come.
 
@@ -43,16 +45,15 @@ class Watch:
     layout : of the variables in a draw
     """
 
-    def __init__(self, layout: Layout):
-        self.layout = layout
-        self.told: list[str] = []
-        self.tried = 0  # draws that have an acceptance
-        self.acceptance = 0.0
-        self.made = 0
-        self.stride = 1  # of the draws that are kept
-        self.kept: list[np.ndarray] = []
-        self.slow: np.ndarray | None = None  # their dimensions; None: all
-        self.is_due = False  # a look that something else came before
+    layout: Layout = field(metadata=GIVEN)
+    told: list[str] = field(default_factory=list)
+    tried: int = 0  # draws that have an acceptance
+    acceptance: float = 0.0
+    made: int = 0
+    stride: int = 1  # of the draws that are kept
+    kept: list[np.ndarray] = field(default_factory=list)
+    slow: np.ndarray | None = None  # their dimensions; None: all
+    is_due: bool = False  # a look that something else came before
 
     def advice(
         self, row: list[float], x: np.ndarray, acceptance: float, tuned: Tuned
@@ -137,25 +138,3 @@ class Watch:
             "variance may be wrong. Draw more, or reparameterize: a non-centred hierarchy is "
             "easier."
         )
-
-    # ------------------------------------------------------------- save and load
-
-    def save(self) -> dict[str, Any]:
-        """As arrays and numbers."""
-        return {
-            "numbers": {name: getattr(self, name) for name in _SAVED},
-            "told": list(self.told),
-            "kept": np.array(self.kept),
-            "slow": None if self.slow is None else self.slow.copy(),
-        }
-
-    def load(self, saved: dict[str, Any]) -> None:
-        """Go on from what was saved."""
-        for name, value in saved["numbers"].items():
-            setattr(self, name, value)
-        self.told = list(saved["told"])
-        self.kept = list(saved["kept"])
-        self.slow = saved["slow"]
-
-
-_SAVED = ("tried", "acceptance", "made", "stride", "is_due")

@@ -131,8 +131,8 @@ STATE = np.dtype(
     [(name, np.int64) for name in SIZES + ADDRESSES + INTEGERS + CURSOR + COUNTS + TOTALS]
     + [(name, np.float64) for name in REALS + TIMES + SUMS]
 )
-# What a resumed process needs beyond its vectors: all but sizes, addresses and parameters.
-RESUMABLE = CURSOR + TIMES + COUNTS + SUMS + TOTALS
+# What a resumed process needs beyond its vectors: all but sizes and addresses.
+RESUMABLE = tuple(name for name in STATE.names if name not in SIZES + ADDRESSES)
 
 # Of the scratch memory: 0 a log density, 1 to 5 a point, 6 a pull, 7 where the density was asked
 # last if it raised or there is a chart, 8 to 11 for a chart.

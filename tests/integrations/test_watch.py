@@ -9,6 +9,7 @@ import pytest
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.pymc.watch import ALL_DIMENSIONS, FIRST_LOOK, LOOK, NUMBERS, STUCK_STAY, Watch
+from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.synthetic import autoregression
@@ -121,9 +122,9 @@ def test_a_chain_that_is_not_fast_is_rarely_told_of(seeds):
 @pytest.mark.parametrize("at", [0, 10, ALL_DIMENSIONS + 5])
 def test_what_was_saved_goes_on_as_before(seeds, at):
     draws = creeping(7, FIRST_LOOK, seeds(6))
-    watch, other = new_watch(), new_watch()
+    watch = new_watch()
     watched(watch, draws[:at])
-    other.load(watch.save())
+    other = load(Watch, save(watch), layout=watch.layout)
     told = watched(other, draws[at:])
     assert told == watched(watch, draws[at:])
     assert len(told) == 1

@@ -180,7 +180,7 @@ def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_mad
 ):
     tried, draws = [], []
 
-    def suits_its_own_draws(process, recipe, tuned, points):
+    def suits_its_own_draws(process, tuned, points):
         tried.append((tuned.metric, points))
         return tuned.replace(integrator="harmonic", step_size=1.4) if len(tried) == 1 else None
 
