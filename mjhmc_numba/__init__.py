@@ -1,7 +1,7 @@
 """Markov jump Hamiltonian Monte Carlo, compiled with Numba and tuned by itself."""
 
 from mjhmc_numba.api import sample, sample_hmc
-from mjhmc_numba.chart import Chart
+from mjhmc_numba.coordinates import Metric, Reparametrisation
 from mjhmc_numba.errors import (
     GradientError,
     InitialPointError,
@@ -11,19 +11,19 @@ from mjhmc_numba.errors import (
     SlowDensityWarning,
     TargetError,
 )
-from mjhmc_numba.metric import Metric
 from mjhmc_numba.results import Result
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import Target, as_target
+from mjhmc_numba.tuned import Tuned
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Chart",
     "GradientError",
     "InitialPointError",
     "MemoryRequestError",
     "Metric",
+    "Reparametrisation",
     "Result",
     "SamplingWarning",
     "Settings",

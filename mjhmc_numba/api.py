@@ -94,7 +94,7 @@ def sample(
     compiled = as_target(target, ndim, args, names)
     regions = _regions(starts, jitter, compiled.ndim, chains)
     chosen.fixed_metric(compiled.ndim)
-    chosen.fixed_chart(compiled.ndim)
+    chosen.fixed_reparametrisation(compiled.ndim)
     check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
     root = _root(seed)
     seeds = _children(root, chains)

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL, STAT_NAMES
-from mjhmc_numba.process import Process, random_words
+from mjhmc_numba.process import Process, Visits, random_words
 from mjhmc_numba.progress import ChainProgress, Progress
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import Target
+from mjhmc_numba.tuned import Tuned
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.start import Region, find_start
 from mjhmc_numba.warmup.tuner import first_guess
@@ -85,7 +86,7 @@ class ChainRun:
         self.warmup_draws = np.empty((kept, task.target.ndim))
         self.warmup_stats = np.empty((kept, width))
         self.warmup_tuned = np.empty((kept, len(TUNED_NAMES)))
-        self.parts: list[tuple[np.ndarray, ...]] = []
+        self.parts: list[Visits] = []
         self.warmup_gradients = 0
         error: BaseException | None = None
         try:
@@ -134,14 +135,12 @@ class ChainRun:
                 if self.aborted.is_set():
                     return
                 tuner.update(self.process, stats[0])
-                self.process.state["recorded"] = 0
+                self.process.clear_record()
                 if task.keep_warmup:
                     self.warmup_draws[k], self.warmup_stats[k] = draw[0], stats[0]
                 self.warmup_made = k + 1
-        self.warmup_gradients = tries + int(self.process["all_gradients"])
-        self.process.state["all_divergences"] = 0
-        self.process.state["done"] = 0
-        self.process.state["n_steps"] = 0
+        self.warmup_gradients = tries + self.process.progress().gradients
+        self.process.count_anew()
 
     def _sample(self) -> None:
         self.sampling = True
@@ -175,11 +174,9 @@ class ChainRun:
     def _empty_record(self, keep: bool) -> None:
         process = self.process
         assert process is not None
-        n = int(process["recorded"])
-        if keep and n:
-            arrays = (process.record_x, process.record_holding, process.record_event)
-            self.parts.append(tuple(a[:n].copy() for a in arrays))
-        process.state["recorded"] = 0
+        if keep:
+            self.parts.append(process.visits())
+        process.clear_record()
 
     def _jumps(self) -> dict[str, np.ndarray] | None:
         if not self.task.record:
@@ -205,7 +202,7 @@ class ChainRun:
         """Draws and rows of statistics that are finished (views); from any thread."""
         if not self.sampling or self.process is None:
             return self.out[:0], np.empty((0, len(STAT_NAMES)))
-        made = int(self.process["done"])
+        made = self.process.progress().draws
         return self.out[:made], self.stats[:made]
 
     def progress(self) -> ChainProgress:
@@ -215,15 +212,16 @@ class ChainRun:
         if process is None:
             return ChainProgress(0, total)
         warming = not self.sampling
-        done = self.warmup_made if warming else task.tune + int(process["done"])
+        now = process.progress()
+        done = self.warmup_made if warming else task.tune + now.draws
         phase = "done" if self.finished else "warmup" if warming else "draws"
         return ChainProgress(
             done,
             total,
             phase,
-            0 if warming else int(process["all_divergences"]),
-            float(process["step_size"]),
-            int(process["all_gradients"]),
+            0 if warming else now.divergences,
+            now.step_size,
+            now.gradients,
             done,
         )
 

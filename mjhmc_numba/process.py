@@ -1,27 +1,38 @@
-"""One chain's jump process: the arrays that the kernel works on, and the calls into it."""
+"""One chain's jump process: the one owner of the memory that the kernel works on.
+
+The kernel gets no NumPy array but those of a call: it reads and writes by address. So a `Process`
+owns every array that is declared in `layout.ARRAYS`, checks each against its declaration when its
+address is written (`connect`), and holds a reference to each, to the target (whose C function and
+table the kernel calls) and to the settings (whose balancing function it may call) as long as it
+lives. `rng` is owned together with the caller that gave it. Nothing in the kernel outlives a call:
+when the process is collected, nobody reads its memory any more.
+
+A process cannot be copied, as its record holds addresses: `Process.snapshot` and `Process.resume`
+make another one that goes on in the same way. Others use its methods; `state`, `rungs`, `levels`
+and `work` are there for the tests of the kernel.
+"""
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numba import typeof
 
-from mjhmc_numba.chart import Chart
+from mjhmc_numba.coordinates import Draws, Reparametrisation
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, control, layout
-from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
-from mjhmc_numba.kernel.metric import ROWS_AT_ONCE
-from mjhmc_numba.metric import Metric
-from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, aligned_zeros
+from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import Target
+from mjhmc_numba.tuned import INTEGRATORS, Tuned
 
-__all__ = ["Process", "Snapshot", "random_words"]
+__all__ = ["Process", "Progress", "Snapshot", "Visits", "random_words"]
 
 # Rungs kept since the last refresh: as many as fit into this many numbers, within bounds.
 LADDER_NUMBERS = 1 << 21
-RUNG_VECTORS = 5  # position, momentum, gradient, velocity, acceleration
+RUNG_ARRAYS = ("x", "v", "grad", "velocity", "acceleration")
+LEVEL_ARRAYS = ("energy", "logp")
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
 
 
@@ -35,65 +46,53 @@ class Snapshot(NamedTuple):
     tuned: Tuned
 
 
+class Progress(NamedTuple):
+    """How far a process is: draws and divergences since `count_anew`, all gradients."""
+
+    draws: int
+    gradients: int
+    divergences: int
+    step_size: float
+
+
+class Visits(NamedTuple):
+    """States that a process has visited, (n, ...): the jump record."""
+
+    x: np.ndarray
+    holding: np.ndarray  # (n, 2): time spent in each, sampled and expected
+    event: np.ndarray  # what ended the visit
+
+
 def random_words(seed: np.random.SeedSequence) -> np.ndarray:
     """The first state of a chain's random stream: four words, not all zero."""
     words = seed.generate_state(4, np.uint64)
     return words if words.any() else np.ones(4, np.uint64)
 
 
-def aligned_zeros(*shape: int) -> np.ndarray:
-    """Zeros whose rows lie where the kernel's `layout.row` looks for them."""
-    width = layout.row_width.py_func(shape[-1])
-    size = math.prod(shape[:-1]) * width
-    memory = np.zeros(size + layout.LINE)
-    begin = -(memory.ctypes.data // memory.itemsize) % layout.LINE
-    return memory[begin : begin + size].reshape(*shape[:-1], width)[..., : shape[-1]]
-
-
-def scaled_directions(metric: Metric) -> np.ndarray:
-    """The directions times the scale, and rows of zeros up to a number that the kernel likes."""
-    rank = -(-metric.rank // ROWS_AT_ONCE) * ROWS_AT_ONCE
-    directions = aligned_zeros(rank, metric.ndim)
-    directions[: metric.rank] = metric.directions * metric.scale
-    return directions
-
-
 def _capacity(ndim: int) -> int:
-    rungs = LADDER_NUMBERS // (RUNG_VECTORS * ndim)
+    rungs = LADDER_NUMBERS // (len(RUNG_ARRAYS) * ndim)
     power = 1 << max(int(rungs).bit_length() - 1, 0)
     return min(max(power, SMALLEST_LADDER), LARGEST_LADDER)
-
-
-def _chart_arrays(chart: Chart | None) -> dict[str, np.ndarray]:
-    """What the kernel wants of a chart, by the names of `layout.ADDRESSES`."""
-    if chart is None:
-        chart = Chart.none()
-    return {
-        "chart_row": np.ascontiguousarray(chart.rows, dtype=np.int64),
-        "chart_mover": np.ascontiguousarray(chart.movers, dtype=np.int64),
-        "chart_location": np.ascontiguousarray(chart.location.T, dtype=float),
-        "chart_scaler": np.ascontiguousarray(chart.scalers, dtype=np.int64),
-        "chart_knots": np.ascontiguousarray(chart.knots, dtype=float),
-        "chart_log_scale": np.ascontiguousarray(chart.log_scale.T, dtype=float),
-        "chart_shift": np.ascontiguousarray(chart.shift.T, dtype=float),
-        "chart_features": np.zeros((2, 2 * chart.scalers.size)),
-    }
 
 
 class Process:
     """The jump process of one chain.
 
-    It runs in the coordinates of a chart (`tuned.chart`) where there is one: `z`, `z_grad` and
-    `z_logp` are its position, gradient and log density there, `x`, `grad` and `logp` in the
-    coordinates of the density.
+    It runs in the coordinates of a reparametrisation (`tuned.reparametrisation`) where there is
+    one: `here` is its state there, `x`, `grad` and `logp` that in the coordinates of the density.
 
     Parameters
     ----------
-    target : the density
-    settings : the user's settings
-    tuned : what to run with now; see `configure`
-    rng : (4,) uint64, the state of the random stream; advanced in place
-    record : capacity of the jump record's buffer; 0 keeps none
+    target : Target
+        The density.
+    settings : Settings
+        The user's settings.
+    tuned : Tuned
+        What to run with now; see `configure`.
+    rng : (4,) array of uint64
+        The state of the random stream; advanced in place.
+    record : int
+        Capacity of the jump record's buffer; 0 keeps none.
     """
 
     def __init__(
@@ -109,15 +108,13 @@ class Process:
             raise SettingsError("A jump record needs method='competing', which knows all rates.")
         d, capacity = target.ndim, _capacity(target.ndim)
         self.target, self.settings, self.rng = target, settings, rng
-        self.rungs = aligned_zeros(RUNG_VECTORS, capacity, d)
-        self.levels = np.zeros((2, capacity))
+        self.rungs = aligned_zeros(len(RUNG_ARRAYS), capacity, d)
+        self.levels = np.zeros((len(LEVEL_ARRAYS), capacity))
         self.work = aligned_zeros(layout.WORK_ROWS, d)
-        self.record_x = aligned_zeros(record, d)
-        self.record_holding = np.zeros((record, 2))
-        self.record_event = np.zeros(record)
+        self._visits = Visits(aligned_zeros(record, d), np.zeros((record, 2)), np.zeros(record))
         self.state = np.zeros(1, layout.STATE)
         self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
-        self.tuned = tuned.replace(chart=None)
+        self.tuned = tuned.replace(reparametrisation=None)
         self.configure(tuned)
 
     @staticmethod
@@ -128,24 +125,45 @@ class Process:
         for entry, arguments in (
             (chain.start_process, (state, x)),
             (chain.move_process, (state, x)),
-            (chain.settle_process, (state,)),
+            (chain.resolve_process, (state,)),
             (chain.restart_process, (state,)),
             (chain.probe_step, (state, x, x, 0.0, 1, 0, 0.0)),
             (chain.run_ticks, (state, draws, stats)),
         ):
             entry.compile(tuple(typeof(argument) for argument in arguments))
 
+    def __reduce_ex__(self, protocol) -> NoReturn:
+        raise TypeError(
+            "A Process cannot be copied or pickled: compiled code reads its memory by address. "
+            "Take its snapshot() and make another one with Process.resume()."
+        )
+
+    # ------------------------------------------------------------- what it runs with
+
     def _set(self, **values) -> None:
         for name, value in values.items():
             self.state[name] = value
 
-    def configure(self, tuned: Tuned, max_gradients: int | None = None) -> None:
+    def configure(
+        self, tuned: Tuned, *, max_gradients: int | None = None, refine_levels: int | None = None
+    ) -> None:
         """Run with `tuned` from now on; a new step size counts from the next refresh, and after a
-        new chart there must be a `restart`.
+        new reparametrisation there must be a `restart`.
+
+        Parameters
+        ----------
+        tuned : Tuned
+            What to run with.
+        max_gradients, refine_levels : int or None
+            In place of those of the settings, until the next call.
         """
         settings, g = self.settings, self.settings.balancing
-        if tuned.chart is not self.tuned.chart:
-            self._change_chart(tuned.chart)
+        if tuned.metric.ndim != self.target.ndim:
+            raise SettingsError(
+                f"The metric has {tuned.metric.ndim} dimensions, the density {self.target.ndim}."
+            )
+        if tuned.reparametrisation is not self.tuned.reparametrisation:
+            self._change_coordinates(tuned.reparametrisation)
         self.tuned = tuned
         self._set(
             step_size=tuned.step_size,
@@ -158,7 +176,7 @@ class Process:
             refresh_jitter=settings.refresh_jitter_of(tuned.integrator),
             refresh_alpha=settings.refresh_alpha,
             refine_threshold=settings.refine_threshold_of(tuned.integrator),
-            refine_levels=settings.refine_levels,
+            refine_levels=settings.refine_levels if refine_levels is None else refine_levels,
             rates=g.code,
             g_max=g.bound,
             g=g.address,
@@ -167,33 +185,16 @@ class Process:
             max_jumps=settings.max_jumps,
             max_gradients=settings.max_gradients if max_gradients is None else max_gradients,
         )
-        metric = tuned.metric
-        directions = scaled_directions(metric)
-        rank = directions.shape[0]  # rows of zeros count too
-        self._metric_arrays = (
-            np.ascontiguousarray(metric.scale, dtype=float),
-            directions,
-            np.pad(metric.spectrum(), ((0, 0), (0, rank - metric.rank))),
-            np.ascontiguousarray(metric.centre, dtype=float),
-        )
-        self._chart_arrays = _chart_arrays(tuned.chart)
-        self._set(
-            rank=rank,
-            chart_rows=self._chart_arrays["chart_row"].size,
-            chart_movers=self._chart_arrays["chart_mover"].size,
-            chart_scalers=self._chart_arrays["chart_scaler"].size,
-        )
+        self._transform_arrays = tuned.transform.arrays()
+        self._set(**tuned.transform.sizes())
         self.connect()
 
-    def _change_chart(self, chart: Chart | None) -> None:
+    def _change_coordinates(self, coordinates: Reparametrisation | None) -> None:
         """The present state in other coordinates."""
-        x, grad, logp, k = self.x.copy(), self.grad.copy(), self.logp, self._slot
-        if chart is None:
-            self.rungs[0, k], self.rungs[2, k], self.levels[1, k] = x, grad, logp
-        else:
-            self.rungs[0, k] = chart.to_z(x)
-            self.rungs[2, k] = chart.gradient_to_z(x, grad)
-            self.levels[1, k] = logp + chart.log_volume(x)
+        if coordinates is not None:
+            coordinates.check(self.target.ndim)
+        here, k = self.here.to(coordinates), self._slot
+        self.rungs[0, k], self.rungs[2, k], self.levels[1, k] = here.x, here.grad, here.logp
 
     def set_step_size(self, step_size: float) -> None:
         """A new step size, from the next refresh on."""
@@ -201,75 +202,141 @@ class Process:
         self.state["step_size"] = step_size
 
     def connect(self) -> None:
-        """Write the addresses of all arrays into the record, as after one of them was replaced."""
-        scale, directions, spectrum, centre = self._metric_arrays
+        """Write the addresses of all arrays into the record, as after one of them was replaced.
+
+        Raises
+        ------
+        ValueError
+            If an array is not as `layout.ARRAYS` declares it.
+        """
         arrays = {
-            "table": self.target.table,
-            "x": self.rungs[0],
-            "v": self.rungs[1],
-            "grad": self.rungs[2],
-            "velocity": self.rungs[3],
-            "acceleration": self.rungs[4],
-            "energy": self.levels[0],
-            "logp": self.levels[1],
-            "scale": scale,
-            "directions": directions,
-            "stretch": spectrum[0],
-            "root": spectrum[1],
-            "shrink": spectrum[2],
-            "centre": centre,
-            **self._chart_arrays,
+            **dict(zip(RUNG_ARRAYS, self.rungs, strict=True)),
+            **dict(zip(LEVEL_ARRAYS, self.levels, strict=True)),
+            **self._transform_arrays,
             "rng": self.rng,
             "work": self.work,
-            "record_x": self.record_x,
-            "record_holding": self.record_holding,
-            "record_event": self.record_event,
+            "record_x": self._visits.x,
+            "record_holding": self._visits.holding,
+            "record_event": self._visits.event,
         }
-        self._set(density=self.target.address)
-        self._set(**{name: array.ctypes.data for name, array in arrays.items()})
+        sizes = {name: self[name] for name in layout.SIZES}
+        for name in layout.ARRAYS:
+            layout.check_array(name, arrays[name], sizes)
+        addresses = {name: array.ctypes.data for name, array in arrays.items()}
+        self._set(density=self.target.address, table=self.target.table.ctypes.data, **addresses)
+
+    # ------------------------------------------------------------- where it is
+
+    def _vector(self, x: Any) -> np.ndarray:
+        """A copy of a position or gradient that the kernel may read."""
+        vector = np.array(x, dtype=float)
+        if vector.shape != (self.target.ndim,):
+            raise ValueError(
+                f"A position has shape ({self.target.ndim},), as the density, not {vector.shape}."
+            )
+        return vector
 
     def start(self, x: np.ndarray) -> None:
         """Begin at x with a fresh momentum."""
-        self._raise(chain.start_process(self.state, np.array(x, dtype=float)))
+        self._raise(chain.start_process(self.state, self._vector(x)))
 
-    def settle(self) -> None:
-        """Settle what is left open for later; call it before somebody else moves (see `move`)."""
-        self._raise(chain.settle_process(self.state))
+    def resolve_flip(self) -> None:
+        """Resolve a pending flip; call it before another step method moves (see `move`)."""
+        self._raise(chain.resolve_process(self.state))
 
     def move(self, x: np.ndarray) -> None:
-        """Go on at x, where somebody else has moved to or changed the density.
+        """Go on at x, where another step method has moved to or changed the density.
 
-        `settle` must have been called before that change.
+        `resolve_flip` must have been called before that change.
         """
-        self._raise(chain.move_process(self.state, np.array(x, dtype=float)))
+        self._raise(chain.move_process(self.state, self._vector(x)))
 
     def restart(self) -> None:
         """Begin a new ladder with a fresh momentum where the process is."""
         chain.restart_process(self.state)
 
-    def probe(self, x, grad, logp: float, integrator: str, step_size: float) -> tuple[float, float]:
-        """Energy error of one integrator step from x with a fresh momentum, and the log density
-        that it gains; moves nothing. All are in the coordinates of the chart.
+    def probe(self, draw: Draws, integrator: str, step_size: float) -> tuple[float, float]:
+        """Energy error of one integrator step from a draw with a fresh momentum, and the log
+        density that it gains; moves nothing.
+
+        Parameters
+        ----------
+        draw : Draws
+            One draw, in the coordinates of the process.
+        integrator : str
+            The integrator to try.
+        step_size : float
+            Length of the step per gradient.
         """
+        if draw.coordinates is not self.tuned.reparametrisation:
+            raise ValueError("A draw is probed in the coordinates of the process: use Draws.to.")
+        x, grad = self._vector(draw.x), self._vector(draw.grad)
         raised, error, gain = chain.probe_step(
-            self.state, x, grad, logp, *INTEGRATORS[integrator], step_size
+            self.state, x, grad, float(draw.logp), *INTEGRATORS[integrator], step_size
         )
         self._raise(DENSITY_RAISED if raised else FINISHED)
         return error, gain
 
-    def evaluate(self, x) -> tuple[float, np.ndarray]:
-        """Log density and gradient at x, counted; moves nothing."""
+    def evaluate(self, x: np.ndarray) -> Draws:
+        """Log density and gradient at x, counted; moves nothing. In the density's coordinates."""
         self.state["n_steps"] += 1
         self.state["all_gradients"] += 1
-        return self.target.logp_and_grad(x)
+        logp, grad = self.target.logp_and_grad(x)
+        return Draws(np.array(x, dtype=float), grad, logp)
+
+    # ------------------------------------------------------------- run
+
+    def _check_rows(self, draws: np.ndarray, stats: np.ndarray) -> None:
+        for rows, width in ((draws, self.target.ndim), (stats, len(layout.STAT_NAMES))):
+            if rows.shape != (len(draws), width) or rows.dtype != np.float64:
+                raise ValueError(
+                    f"Draws and statistics are written to arrays of float64 with shape "
+                    f"({len(draws)}, {width}), not of {rows.dtype} with shape {rows.shape}."
+                )
+            if not (rows.flags.c_contiguous and rows.flags.writeable):
+                raise ValueError("Draws and statistics are written to contiguous arrays.")
 
     def run(self, draws: np.ndarray, stats: np.ndarray) -> tuple[int, int]:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
+        self._check_rows(draws, stats)
         return chain.run_ticks(self.state, draws, stats)
 
     def run_control(self, draws, stats, refresh_probability: float) -> tuple[int, int]:
         """The same for discrete-time HMC."""
+        self._check_rows(draws, stats)
         return control.run_control(self.state, draws, stats, refresh_probability)
+
+    def abort(self) -> None:
+        """Make the kernel come back at the next event; from any thread."""
+        self.state["abort"] = 1
+
+    def clear_abort(self) -> None:
+        """Let a process that was aborted go on."""
+        self.state["abort"] = 0
+
+    def visits(self) -> Visits:
+        """The jump record since it was cleared, copied."""
+        n = int(self["recorded"])
+        return Visits(*(array[:n].copy() for array in self._visits))
+
+    def clear_record(self) -> None:
+        """Forget the visits recorded so far; makes room for more."""
+        self.state["recorded"] = 0
+
+    def count_anew(self) -> None:
+        """Count draws and divergences from here on, as after a warm-up."""
+        self._set(all_divergences=0, done=0, n_steps=0)
+
+    def progress(self) -> Progress:
+        """How far it is; from any thread."""
+        return Progress(
+            int(self["done"]),
+            int(self["all_gradients"]),
+            int(self["all_divergences"]),
+            float(self["step_size"]),
+        )
+
+    # ------------------------------------------------------------- save
 
     def snapshot(self) -> Snapshot:
         """All that another process needs to go on with the same next draw, copied."""
@@ -284,52 +351,43 @@ class Process:
         process._set(**snapshot.numbers)
         return process
 
+    # ------------------------------------------------------------- read
+
     def __getitem__(self, name: str):
         """A number of the process by its name in `layout.STATE`."""
         return self.state[name][0]
-
-    def abort(self) -> None:
-        """Make the kernel come back at the next event; from any thread."""
-        self.state["abort"] = 1
 
     @property
     def _slot(self) -> int:
         return int(self["here"]) & (self.levels.shape[1] - 1)
 
     @property
-    def z(self) -> np.ndarray:
-        """The present position in the chart (a view)."""
-        return self.rungs[0, self._slot]
-
-    @property
-    def z_grad(self) -> np.ndarray:
-        """The gradient of the log density there (a view)."""
-        return self.rungs[2, self._slot]
-
-    @property
-    def z_logp(self) -> float:
-        return float(self.levels[1, self._slot])
+    def here(self) -> Draws:
+        """Position, gradient and log density in the coordinates of the process (views)."""
+        k = self._slot
+        return Draws(
+            self.rungs[0, k], self.rungs[2, k], self.levels[1, k], self.tuned.reparametrisation
+        )
 
     @property
     def x(self) -> np.ndarray:
-        """The present position (a view where there is no chart)."""
-        chart = self.tuned.chart
-        return self.z if chart is None else chart.to_x(self.z)
+        """The present position (a view where there is no reparametrisation)."""
+        coordinates = self.tuned.reparametrisation
+        return self.here.x if coordinates is None else coordinates.to_x(self.here.x)
 
     @property
     def grad(self) -> np.ndarray:
         """The gradient of the log density at the present position (likewise)."""
-        chart = self.tuned.chart
-        return self.z_grad if chart is None else chart.gradient_to_x(self.x, self.z_grad)
+        return self.here.to(None).grad
 
     @property
     def logp(self) -> float:
-        chart = self.tuned.chart
-        return self.z_logp if chart is None else self.z_logp - float(chart.log_volume(self.z))
+        """The log density at the present position."""
+        return float(self.here.to(None).logp)
 
     def error(self) -> BaseException:
         """What the density raised."""
-        return self.target.error_at(self.work[layout.ASKED].copy())
+        return self.target.error_at(self.work[layout.ASKED_ROW].copy())
 
     def _raise(self, status: int) -> None:
         if status == DENSITY_RAISED:

@@ -27,7 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.kernel.random import exponential, fill_normal, uniform
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.tuned import Tuned
 
 __all__ = ["ReferenceProcess", "ReferenceRun", "Visit", "run"]
 
@@ -207,19 +208,19 @@ class ReferenceProcess:
         jitter = self.settings.step_jitter * (2 * uniform(self.rng) - 1)
         self.step_size = self.tuned.step_size * (1 + jitter)
         self.scheduled = False
-        self.unsettled: tuple[float, float] | None = None
+        self.pending: tuple[float, float] | None = None
 
     def _begin_at(self, x: np.ndarray, *, new_momentum: bool) -> None:
         logp, grad = self._evaluate(x)
         v = self._fresh_momentum() if new_momentum else self.s * self.here.v
         self._begin_ladder(x, v, grad, logp)
 
-    def settle(self) -> None:
-        """Settle what is left open for later, before somebody else moves."""
-        self._settle_flip()
+    def resolve_flip(self) -> None:
+        """Resolve a pending flip, before another step method moves."""
+        self._resolve_flip()
 
     def move(self, x: np.ndarray) -> None:
-        """Go on at x, where somebody else has moved to; the momentum is kept."""
+        """Go on at x, where another step method has moved to; the momentum is kept."""
         self._begin_at(np.array(x, dtype=float), new_momentum=False)
 
     def _refresh(self) -> None:
@@ -302,7 +303,7 @@ class ReferenceProcess:
                 rung.energy = math.inf
         return rung
 
-    def _look(self, side: int) -> float:
+    def _neighbour_energy(self, side: int) -> float:
         """Energy of the rung next to this one; a known rung costs nothing."""
         if self.i + side not in self.rungs:
             self.rungs[self.i + side] = self._neighbour(self.here, side)
@@ -358,8 +359,8 @@ class ReferenceProcess:
 
     def _schedule(self) -> None:
         """Competing exponentials: the sooner of w_L and w_F (w_R is the refresh clock)."""
-        ahead = self._log_ratio(self._look(self.s))
-        behind = self._log_ratio(self._look(-self.s))
+        ahead = self._log_ratio(self._neighbour_energy(self.s))
+        behind = self._log_ratio(self._neighbour_energy(-self.s))
         rate_L = self._g(ahead)
         rate_F = max(0.0, self._g(behind) - rate_L)
         wait_L, wait_F = self._wait(rate_L), self._wait(rate_F)
@@ -373,25 +374,25 @@ class ReferenceProcess:
         """Thinning: L with probability g_ahead / g_max, else perhaps F.
 
         The rung behind decides between F and nothing. It is asked as late as possible, when
-        the direction matters next: see `_settle_flip`.
+        the direction matters next: see `_resolve_flip`.
         """
-        self._settle_flip()
-        ahead = self._log_ratio(self._look(self.s))
+        self._resolve_flip()
+        ahead = self._log_ratio(self._neighbour_energy(self.s))
         self._count_acceptance(ahead, 1.0)
         g_ahead = self._g(ahead)
         u = uniform(self.rng) * self.g_max
         if u < g_ahead:
             return "L"
-        self.unsettled = (u, g_ahead)
+        self.pending = (u, g_ahead)
         return None
 
-    def _settle_flip(self) -> None:
+    def _resolve_flip(self) -> None:
         """After a failed move, F with probability max(0, g_behind - g_ahead) / g_max."""
-        if self.unsettled is None:
+        if self.pending is None:
             return
-        u, g_ahead = self.unsettled
-        self.unsettled = None
-        g_behind = self._g(self._log_ratio(self._look(-self.s)))
+        u, g_ahead = self.pending
+        self.pending = None
+        g_behind = self._g(self._log_ratio(self._neighbour_energy(-self.s)))
         if u < g_ahead + max(0.0, g_behind - g_ahead):
             self._apply("F")
 
@@ -429,7 +430,7 @@ class ReferenceProcess:
 
     def _refresh_event(self) -> None:
         if self.settings.refresh_alpha > 0:  # a full refresh forgets the direction
-            self._settle_flip()
+            self._resolve_flip()
         self.now = self.next_refresh
         self._leave("R")
         self._refresh()
@@ -467,7 +468,7 @@ class ReferenceProcess:
         r"""Discrete-time HMC: L with probability :math:`\min(1, \pi_{ahead}/\pi)`, else F."""
         here = self.here
         self._begin_ladder(here.x, self.s * here.v, here.grad, here.logp)
-        ahead = self._log_ratio(self._look(1))
+        ahead = self._log_ratio(self._neighbour_energy(1))
         self._count_acceptance(ahead, 1.0)
         if uniform(self.rng) < math.exp(min(0.0, ahead)):
             self.i = 1

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.kernel.layout import STAT_NAMES
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.tuned import Tuned
 
 __all__ = ["Result", "stats_from_rows"]
 

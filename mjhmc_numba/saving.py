@@ -95,8 +95,7 @@ def load(kind: Any, saved: Any, **given: Any) -> Any:
         return _load_declared(kind, saved, given)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        (inner,) = (a for a in arguments if a is not type(None))  # one type, or None
-        return load(inner, saved, **given)
+        return load(_one_of(arguments, saved), saved, **given)
     if origin is list:
         return [load(arguments[0], item, **given) for item in saved]
     if origin is tuple:
@@ -105,6 +104,18 @@ def load(kind: Any, saved: Any, **given: Any) -> Any:
     if origin is dict:
         return {name: load(arguments[1], item, **given) for name, item in saved.items()}
     return save(saved)  # plain already
+
+
+def _one_of(kinds: tuple, saved: Any) -> Any:
+    """The type of a union that was saved, other than None: the only one, or that of its fields."""
+    kinds = tuple(kind for kind in kinds if kind is not type(None))
+    if len(kinds) == 1:
+        return kinds[0]
+    for kind in kinds:
+        fields = dict(_saved_fields(kind)) if _is_declared(kind) else {}
+        if isinstance(saved, dict) and saved.keys() == fields.keys():
+            return kind
+    raise ValueError(f"What was saved is none of {', '.join(map(str, kinds))}.")
 
 
 def _load_declared(kind: type, saved: dict, given: dict[str, Any]) -> Any:

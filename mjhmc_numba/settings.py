@@ -1,4 +1,4 @@
-"""Everything a user may set, and what a chain runs with once it is tuned."""
+"""Everything a user may set."""
 
 from __future__ import annotations
 
@@ -14,29 +14,18 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.balancing import Balancing, resolve_rates
-from mjhmc_numba.chart import Chart
+from mjhmc_numba.coordinates import Metric, Reparametrisation
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel.layout import (
     CLOCK_POISSON,
     CLOCK_REGULAR,
     COMPETING,
-    HARMONIC,
-    ROTATION,
     STRAIGHT,
     THINNING,
 )
-from mjhmc_numba.metric import Metric
+from mjhmc_numba.tuned import INTEGRATORS
 
-__all__ = ["INTEGRATORS", "Settings", "Tuned"]
-
-# Gradients a step, and the motion between its kicks.
-INTEGRATORS = {
-    "leapfrog": (1, STRAIGHT),
-    "two_stage": (2, STRAIGHT),
-    "three_stage": (3, STRAIGHT),
-    "harmonic": (1, HARMONIC),
-    "rotation": (1, ROTATION),
-}
+__all__ = ["Settings"]
 
 # For a tuned step size.
 STEP_JITTER = 0.15
@@ -64,8 +53,9 @@ class Settings:
     method : "thinning" or "competing"; None: thinning where it can be done
     metric : "low_rank", "diag", or a `Metric`; a vector is taken as variances, a matrix as a
         covariance
-    chart : "auto": other coordinates where the scale of some dimensions depends on others, as in
-        a hierarchy; "none"; or a `Chart`. With a given step size or metric "auto" is "none"
+    reparametrisation : "auto": other coordinates where the scale of some dimensions depends on
+        others, as in a hierarchy; "none"; or a `Reparametrisation`. With a given step size or
+        metric "auto" is "none"
     refresh_alpha : share of the momentum that a refresh keeps; 0 is a full refresh
     refresh_jitter : spread of the times between refreshes under the regular clock; None: 0 for a
         given refresh rate and for rotations, whose angle is chosen, else 0.3: where all paths
@@ -89,7 +79,7 @@ class Settings:
     clock: str | None = None
     method: str | None = None
     metric: Any = "low_rank"
-    chart: Any = "auto"
+    reparametrisation: Any = "auto"
     refresh_alpha: float = 0.0
     refresh_jitter: float | None = None
     step_jitter: float | None = None
@@ -126,8 +116,8 @@ class Settings:
         self._check_simulation()
         if isinstance(self.metric, str):
             _check_choice("metric", self.metric, ("low_rank", "diag"))
-        if not isinstance(self.chart, Chart):
-            _check_choice("chart", self.chart, ("auto", "none"))
+        if not isinstance(self.reparametrisation, Reparametrisation):
+            _check_choice("reparametrisation", self.reparametrisation, ("auto", "none"))
 
     def _check_simulation(self):
         bounded = np.isfinite(self.balancing.bound)
@@ -211,43 +201,12 @@ class Settings:
             raise SettingsError(f"The metric has {metric.ndim} dimensions, the density {ndim}.")
         return metric
 
-    def fixed_chart(self, ndim: int) -> Chart | None:
-        """The chart that the user gave, or None."""
-        if not isinstance(self.chart, Chart):
+    def fixed_reparametrisation(self, ndim: int) -> Reparametrisation | None:
+        """The reparametrisation that the user gave, or None."""
+        if not isinstance(self.reparametrisation, Reparametrisation):
             return None
-        self.chart.check(ndim)
-        return self.chart
-
-
-@dataclass(frozen=True, eq=False)
-class Tuned:
-    """What a chain runs with: frozen after the warm-up.
-
-    `settled` is False if the last draws of the warm-up asked for another refresh rate. The metric
-    is that of the chart's coordinates, where there is a chart.
-    """
-
-    step_size: float
-    num_steps: int
-    refresh_rate: float
-    draw_interval: float
-    integrator: str
-    metric: Metric
-    settled: bool = True
-    chart: Chart | None = None
-
-    @property
-    def gradients_a_draw(self) -> float:
-        """About as many; a move that fails or goes back over known rungs costs fewer."""
-        return self.draw_interval * self.num_steps * self.stages
-
-    @property
-    def stages(self) -> int:
-        """Gradients of an integrator step."""
-        return INTEGRATORS[self.integrator][0]
-
-    def replace(self, **changes) -> Tuned:
-        return dataclasses.replace(self, **changes)
+        self.reparametrisation.check(ndim)
+        return self.reparametrisation
 
 
 def _is_number(value: Any) -> bool:

@@ -33,6 +33,7 @@ class Outer:
     sizes: tuple[int, ...] = ()
     by_name: dict[str, Pair] = field(default_factory=dict)
     inner: Inner | None = None
+    either: Inner | Pair | None = None
     later: float = field(default=0.0, init=False)
 
 
@@ -40,6 +41,7 @@ def example():
     outer = Outer("the user's", pair=Pair(np.arange(3.0), 2), inner=Inner("the user's", 7))
     outer.pairs = [Pair(np.zeros((2, 1), np.int64)), Pair(np.ones(1))]
     outer.sizes, outer.by_name = (1, 2, 3), {"a": Pair(np.full(2, np.nan))}
+    outer.either = Pair(np.zeros(1), 5)
     outer.later = np.float64(2.5)
     return outer
 
@@ -63,7 +65,7 @@ def test_what_is_loaded_is_what_was_saved():
     one = example()
     other = load(Outer, save(one), settings="the same")
     assert other.settings == other.inner.settings == "the same"
-    assert type(other.pair) is Pair
+    assert type(other.pair) is type(other.either) is Pair
     assert [type(pair) for pair in other.pairs] == [Pair, Pair]
     assert other.pairs[0].values.dtype == np.int64
     assert (other.range, other.sizes, other.later) == ((0.0, 1.0), (1, 2, 3), 2.5)

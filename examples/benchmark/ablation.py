@@ -20,7 +20,7 @@ from measure import RESULTS
 from results_table import read
 
 import mjhmc_numba as mj
-from mjhmc_numba.settings import INTEGRATORS
+from mjhmc_numba.tuned import INTEGRATORS
 
 TARGETS = ["scales_50", "rotated_50", "student_t_20", "log_gamma_10"]
 BENCH_TARGETS = ["eight_schools_noncentered", "garch11", "hier_logistic"]
@@ -32,7 +32,7 @@ VARIANTS = {
     "partial refresh, alpha 0.7": mj.Settings(refresh_alpha=0.7),
     "leapfrog": mj.Settings(integrator="leapfrog"),
     "diagonal metric": mj.Settings(metric="diag"),
-    "no chart": mj.Settings(chart="none"),
+    "no reparametrisation": mj.Settings(reparametrisation="none"),
     "no step jitter": mj.Settings(step_jitter=0.0),
     "no path jitter": mj.Settings(refresh_jitter=0.0),
     "no refined rungs": mj.Settings(refine_levels=0),

@@ -191,7 +191,7 @@ class CompiledModel:
         _check(chosen, draws, tune, chains, cores)
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
-        chosen.fixed_chart(self.density.ndim)
+        chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
         self.density.update_data()
         tasks = self._tasks(draws, tune, chains, random_seed, initvals, jitter, chosen, keep_warmup)
@@ -392,13 +392,10 @@ def _pymc_stats(stats, *, is_warmup: bool = False) -> dict[str, np.ndarray]:
     }
 
 
-def _drivers(result: Result) -> list[str]:
-    """For each chain, the dimensions that the scale or the location of others is taken by."""
-    charts = [t.chart for t in result.settings]
-    return [
-        "" if chart is None else ", ".join(result.names[k] for k in chart.drivers)
-        for chart in charts
-    ]
+def _reparametrisation_parents(result: Result) -> list[str]:
+    """For each chain, the dimensions that the scale or the location of others depends on."""
+    used = [t.reparametrisation for t in result.settings]
+    return ["" if r is None else ", ".join(result.names[k] for k in r.parents) for r in used]
 
 
 def _attributes(result: Result) -> dict[str, Any]:
@@ -407,6 +404,6 @@ def _attributes(result: Result) -> dict[str, Any]:
         "sampler": "mjhmc_numba",
         "integrator": ", ".join(t.integrator for t in result.settings),
         "metric_rank": [t.metric.rank for t in result.settings],
-        "chart_drivers": _drivers(result),
+        "reparametrisation_parents": _reparametrisation_parents(result),
         "warmup_gradients": [int(n) for n in result.warmup_gradients],
     }

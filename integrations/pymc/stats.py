@@ -11,9 +11,10 @@ renames `tree_size` to `n_steps`, `mean_tree_accept` to `acceptance_rate` and `m
 `step_size_bar`     what it is jittered around
 `diverging`         an integrator step gained more than 1000 in energy, or left the support
 `divergences`       diverging draws of the chain so far, without those of the tuning
-`energy`            of position and momentum at the draw, in the coordinates of the chart where
-                    there is one. It changes at refreshes alone: with one a draw, as tuned, E-BFMI
-                    means what it does for NUTS; with fewer it is lower
+`energy`            of position and momentum at the draw, in the coordinates of the
+                    reparametrisation where there is one. It changes at refreshes alone: with
+                    one per draw, as tuned, E-BFMI means what it does for NUTS; with fewer it is
+                    lower
 `energy_error`      energy gained on the path that led to the draw
 `model_logp`        log density at the draw
 `refresh_rate`      momentum refreshes per unit of system time

@@ -26,8 +26,9 @@ from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import COLUMN, STATS
 from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.saving import load, save
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import Target
+from mjhmc_numba.tuned import Tuned
 from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.trajectory import straight
 from mjhmc_numba.warmup.tuner import Tuner, first_guess
@@ -121,7 +122,7 @@ class MJHMC(BlockedStep):
             model, vars, initial_point=initial_point, compile_kwargs=compile_kwargs
         )
         metric = self.settings.fixed_metric(self.density.ndim)  # raises if it does not fit
-        self.settings.fixed_chart(self.density.ndim)
+        self.settings.fixed_reparametrisation(self.density.ndim)
         self.vars = self.density.value_vars
         self.jitter = jitter
         self.rng = get_random_generator(rng)
@@ -213,7 +214,7 @@ class MJHMC(BlockedStep):
         if self.tune and self._tuner is not None:
             self._tuner.update(process, row)
         if not self._is_alone:
-            process.settle()
+            process.resolve_flip()
         new = self._point(point)
         self._seen = self._bytes(new)
         stats = self._stats(row.tolist(), tuned)
@@ -241,7 +242,7 @@ class MJHMC(BlockedStep):
     def _follow(self, process: Process, x: np.ndarray) -> None:
         """Go on where others have moved to, on the density as they left it."""
         if self._is_alone:
-            # Nobody was expected to, so a flip may be unsettled: draw the momentum anew, once.
+            # Nobody was expected to, so a flip may be pending: draw the momentum anew, once.
             self._is_alone = False
             process.start(x)
         else:

@@ -13,7 +13,7 @@ from mjhmc_numba.diagnostics import STUCK_STAY
 from mjhmc_numba.pymc.layout import Layout
 from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.saving import GIVEN
-from mjhmc_numba.settings import Tuned
+from mjhmc_numba.tuned import Tuned
 
 __all__ = ["Watch"]
 

@@ -9,7 +9,7 @@ from mjhmc_numba.kernel.clock import advance
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import write_position
 from mjhmc_numba.kernel.integrators import integrate
-from mjhmc_numba.kernel.jump import settle_flip, start_clocks
+from mjhmc_numba.kernel.jump import resolve_flip, start_clocks
 from mjhmc_numba.kernel.ladder import (
     copy_vector,
     energy_of,
@@ -19,7 +19,13 @@ from mjhmc_numba.kernel.ladder import (
     start_ladder,
     total_energy,
 )
-from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, keeps_velocity, scratch_point
+from mjhmc_numba.kernel.layout import (
+    COLUMN,
+    DENSITY_RAISED,
+    FINISHED,
+    keeps_velocity,
+    scratch_point,
+)
 from mjhmc_numba.kernel.metric import apply_inverse_mass, draw_momentum, kinetic_energy
 
 
@@ -41,9 +47,9 @@ def move_process(state, x):
 
 
 @kernel_jit
-def settle_process(state):
-    """Settle what is left open for later, before someone else moves or changes the density."""
-    return DENSITY_RAISED if settle_flip(state[0]) else FINISHED
+def resolve_process(state):
+    """Resolve a pending flip, before another step method moves or changes the density."""
+    return DENSITY_RAISED if resolve_flip(state[0]) else FINISHED
 
 
 @kernel_jit
@@ -90,21 +96,21 @@ def write_draw(p, draw, stats):
     x, _, _, _, _ = rung(p, p.here)
     log_volume = write_position(p, x, draw)
     energy = energy_of(p, p.here)
-    stats[0] = p.n_steps
-    stats[1] = p.n_L
-    stats[2] = p.n_F
-    stats[3] = p.n_R
-    stats[4] = p.n_diverging
-    stats[5] = p.n_capped
-    stats[6] = p.longest_stay
-    stats[7] = p.n_refined
-    stats[8] = p.n_blocked
-    stats[9] = energy
+    stats[COLUMN.n_steps] = p.n_steps
+    stats[COLUMN.n_L] = p.n_L
+    stats[COLUMN.n_F] = p.n_F
+    stats[COLUMN.n_R] = p.n_R
+    stats[COLUMN.n_diverging] = p.n_diverging
+    stats[COLUMN.n_capped] = p.n_capped
+    stats[COLUMN.longest_stay] = p.longest_stay
+    stats[COLUMN.n_refined] = p.n_refined
+    stats[COLUMN.n_blocked] = p.n_blocked
+    stats[COLUMN.energy] = energy
     # A draw at a refresh is the end of the path before it.
-    stats[10] = p.path_error if p.low == p.high else energy - p.origin_energy
-    stats[11] = p.acceptance / p.acceptance_weight
-    stats[12] = p.ladder_step
-    stats[13] = logp_of(p, p.here) - log_volume
+    stats[COLUMN.energy_error] = p.path_error if p.low == p.high else energy - p.origin_energy
+    stats[COLUMN.acceptance_rate] = p.acceptance / p.acceptance_weight
+    stats[COLUMN.step_size] = p.ladder_step
+    stats[COLUMN.lp] = logp_of(p, p.here) - log_volume
     p.done += 1
     p.in_tick = 0
     start_counts(p)

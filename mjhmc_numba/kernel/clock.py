@@ -5,7 +5,7 @@ the states at the ticks are unweighted draws, and a tick composes with other Mar
 """
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.jump import record_visit, refresh_gap, ring, schedule_jump, settle_flip
+from mjhmc_numba.kernel.jump import record_visit, refresh_gap, resolve_flip, ring, schedule_jump
 from mjhmc_numba.kernel.ladder import refresh
 from mjhmc_numba.kernel.layout import (
     COMPETING,
@@ -20,7 +20,7 @@ from mjhmc_numba.kernel.layout import (
 @kernel_jit
 def _refresh_event(p):
     """Refresh, and set the next one. Returns whether the density raised."""
-    if p.refresh_alpha > 0.0 and settle_flip(p):
+    if p.refresh_alpha > 0.0 and resolve_flip(p):
         return True
     p.now = p.next_refresh
     record_visit(p, EVENT_R)

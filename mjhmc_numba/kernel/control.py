@@ -9,7 +9,7 @@ import math
 
 from mjhmc_numba.kernel.chain import write_draw
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.ladder import energy_of, look, refresh, rung, start_ladder
+from mjhmc_numba.kernel.ladder import energy_of, neighbour_energy, refresh, rung, start_ladder
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, random_stream
 from mjhmc_numba.kernel.metric import kinetic_energy
 from mjhmc_numba.kernel.random import uniform
@@ -21,7 +21,7 @@ def control_step(p, refresh_probability):
     """One step of the control sampler. Returns whether the density raised."""
     _, v, _, velocity, _ = rung(p, p.here)
     start_ladder(p, kinetic_energy(p, v, velocity))
-    raised, energy_ahead = look(p, 1)
+    raised, energy_ahead = neighbour_energy(p, 1)
     if raised:
         return True
     ratio = log_probability_ratio(energy_of(p, p.here), energy_ahead)

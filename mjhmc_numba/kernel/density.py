@@ -12,9 +12,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mjhmc_numba.kernel.chart import has_chart, pull_gradient, to_density
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import ASKED, scratch
+from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, scratch
+from mjhmc_numba.kernel.reparametrisation import forward, is_reparametrised, pullback_gradient
 
 FINE, RAISED, NOT_FINITE = 0, 1, 2
 
@@ -35,8 +35,8 @@ def call_density(typingctx, address, x, grad, logp, table):
 @kernel_jit
 def write_position(p, x, out):
     """Write where the density is asked at x to `out`; returns log density at x less that there."""
-    if has_chart(p):
-        return to_density(p, x, out)
+    if is_reparametrised(p):
+        return forward(p, x, out)
     for j in range(x.size):
         out[j] = x[j]
     return 0.0
@@ -48,18 +48,18 @@ def evaluate(p, x, grad):
 
     Returns (raised, logp), where logp is -inf if it is not finite.
     """
-    out, at, log_volume = scratch(p, 0), x, 0.0
-    if has_chart(p):
-        at = scratch(p, ASKED)
-        log_volume = to_density(p, x, at)
+    out, at, log_volume = scratch(p, LOGP_ROW), x, 0.0
+    if is_reparametrised(p):
+        at = scratch(p, ASKED_ROW)
+        log_volume = forward(p, x, at)
     code = call_density(p.density, at.ctypes.data, grad.ctypes.data, out.ctypes.data, p.table)
     p.n_steps += 1
     p.all_gradients += 1
     if code == RAISED:
-        write_position(p, x, scratch(p, ASKED))
+        write_position(p, x, scratch(p, ASKED_ROW))
         return True, -math.inf
     if code != FINE or not math.isfinite(out[0]):
         return False, -math.inf
-    if has_chart(p):
-        pull_gradient(p, x, grad)
+    if is_reparametrised(p):
+        pullback_gradient(p, x, grad)
     return False, out[0] + log_volume

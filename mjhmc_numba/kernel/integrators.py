@@ -29,8 +29,8 @@ import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import evaluate
-from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, keeps_velocity, scratch, vector
-from mjhmc_numba.kernel.metric import apply_inverse_mass, pull_to_centre
+from mjhmc_numba.kernel.layout import HARMONIC, PULL_ROW, ROTATION, keeps_velocity, scratch
+from mjhmc_numba.kernel.metric import apply_inverse_mass, centre_of, pull_to_centre, scale_of
 
 # Blanes, Casas and Sanz-Serna (2014), SIAM J. Sci. Comput. 36, A1556.
 TWO_STAGE_B = 0.21178
@@ -69,7 +69,7 @@ def kick(length, v, grad):
 @kernel_jit
 def kick_and_drift(p, kick_length, drift_length, x, v, grad):
     """Both where the metric is diagonal, in one pass over the vectors."""
-    scale = vector(p.scale, p.ndim)
+    scale = scale_of(p)
     for j in range(x.size):
         kicked = v[j] + kick_length * grad[j]
         v[j] = kicked
@@ -87,7 +87,7 @@ def kick_and_follow(kick_length, drift_length, x, v, grad, velocity, acceleratio
 
 
 @kernel_jit
-def feel(p, point):
+def evaluate_force(p, point):
     """Log density, gradient and acceleration at the position: (raised, logp)."""
     x, _, grad, _, acceleration = point
     raised, logp = evaluate(p, x, grad)
@@ -103,7 +103,7 @@ def rotate(p, angle, point, pull):
     So do the velocity and `pull` = M (x - m), of which each is the other one's momentum.
     """
     x, v, _, velocity, _ = point
-    centre = vector(p.centre, p.ndim)
+    centre = centre_of(p)
     cosine, sine = math.cos(angle), math.sin(angle)
     for j in range(x.size):
         away = x[j] - centre[j]
@@ -119,7 +119,7 @@ def rotate(p, angle, point, pull):
 def kick_by_rest(p, length, point, pull):
     """Move the momentum along what the Gaussian leaves of the gradient."""
     x, v, grad, velocity, acceleration = point
-    centre = vector(p.centre, p.ndim)
+    centre = centre_of(p)
     for j in range(x.size):
         v[j] += length * (grad[j] + pull[j])
         velocity[j] += length * (acceleration[j] + x[j] - centre[j])
@@ -127,13 +127,13 @@ def kick_by_rest(p, length, point, pull):
 
 @kernel_jit
 def _integrate_harmonic(p, step_size, num_steps, point):
-    pull = scratch(p, 6)
+    pull = scratch(p, PULL_ROW)
     pull_to_centre(p, point[0], pull)
     kick_by_rest(p, 0.5 * step_size, point, pull)
     logp = -math.inf
     for n in range(num_steps):
         rotate(p, step_size, point, pull)
-        raised, logp = feel(p, point)
+        raised, logp = evaluate_force(p, point)
         if raised or logp == -math.inf:
             return raised, logp
         # The last kick of a step and the first of the next are one.
@@ -143,7 +143,7 @@ def _integrate_harmonic(p, step_size, num_steps, point):
 
 @kernel_jit
 def _integrate_rotation(p, angle, point):
-    pull = scratch(p, 6)
+    pull = scratch(p, PULL_ROW)
     pull_to_centre(p, point[0], pull)
     rotate(p, angle, point, pull)
     raised, logp = evaluate(p, point[0], point[2])  # no kick will ask for the acceleration

@@ -8,9 +8,11 @@ must be known before anything can happen.
 probability :math:`g_{ahead} / g_{max}`, else flip with probability
 :math:`\max(0, g_{behind} - g_{ahead}) / g_{max}`, else do nothing. With exponential gaps of rate
 :math:`g_{max}` this is the same Markov jump process; with regular gaps it is its uniformised
-chain. The rung behind is looked at only after a failed move, and a refresh costs no gradient.
+chain, which for metropolis rates is HMC with reduced momentum flips (Sohl-Dickstein 2012,
+arXiv:1205.1939) on a cached ladder. The rung behind is asked for only after a failed move, and a
+refresh costs no gradient.
 
-Whether a failed move flips is settled as late as possible: at the next ring. If a full refresh
+Whether a failed move flips is resolved as late as possible: at the next ring. If a full refresh
 comes first, the direction is forgotten anyway and the rung behind is never computed.
 """
 
@@ -18,18 +20,21 @@ import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import write_position
-from mjhmc_numba.kernel.ladder import energy_of, look, rung
+from mjhmc_numba.kernel.ladder import energy_of, neighbour_energy, rung
 from mjhmc_numba.kernel.layout import (
     CLOCK_POISSON,
     COMPETING,
     EVENT_F,
     EVENT_L,
     random_stream,
-    row,
-    vector,
+    row_of,
+    vector_of,
 )
 from mjhmc_numba.kernel.random import exponential, uniform
 from mjhmc_numba.kernel.rates import balancing, flip_rate, jump_rates, log_probability_ratio
+
+_record_x, _record_holding = row_of("record_x"), row_of("record_holding")
+_record_event = vector_of("record_event")
 
 
 @kernel_jit
@@ -83,10 +88,10 @@ def schedule_jump(p):
 
     w_R is the refresh clock, which runs on: exponential waiting times have no memory.
     """
-    raised, energy_ahead = look(p, p.direction)
+    raised, energy_ahead = neighbour_energy(p, p.direction)
     if raised:
         return True
-    raised, energy_behind = look(p, -p.direction)
+    raised, energy_behind = neighbour_energy(p, -p.direction)
     if raised:
         return True
     energy = energy_of(p, p.here)
@@ -102,17 +107,17 @@ def schedule_jump(p):
 
 
 @kernel_jit
-def settle_flip(p):
+def resolve_flip(p):
     """Decide whether the last failed move flipped. Returns whether the density raised."""
-    if p.unsettled == 0:
+    if p.pending_flip == 0:
         return False
-    raised, energy_behind = look(p, -p.direction)
+    raised, energy_behind = neighbour_energy(p, -p.direction)
     if raised:
         return True
-    p.unsettled = 0
+    p.pending_flip = 0
     behind = log_probability_ratio(energy_of(p, p.here), energy_behind)
     g_behind = balancing(p.rates, behind, p.g)
-    if p.unsettled_u < p.unsettled_g + flip_rate(p.unsettled_g, g_behind):
+    if p.pending_u < p.pending_g + flip_rate(p.pending_g, g_behind):
         move(p, EVENT_F)
     return False
 
@@ -120,9 +125,9 @@ def settle_flip(p):
 @kernel_jit
 def thinned_event(p):
     """Thinning: a ring. Returns whether the density raised."""
-    if settle_flip(p):
+    if resolve_flip(p):
         return True
-    raised, energy_ahead = look(p, p.direction)
+    raised, energy_ahead = neighbour_energy(p, p.direction)
     if raised:
         return True
     ahead = log_probability_ratio(energy_of(p, p.here), energy_ahead)
@@ -134,9 +139,9 @@ def thinned_event(p):
     if u < g_ahead:
         move(p, EVENT_L)
     else:
-        p.unsettled = 1
-        p.unsettled_u = u
-        p.unsettled_g = g_ahead
+        p.pending_flip = 1
+        p.pending_u = u
+        p.pending_g = g_ahead
     return False
 
 
@@ -147,11 +152,11 @@ def record_visit(p, event):
         return
     x, _, _, _, _ = rung(p, p.here)
     n = p.recorded
-    write_position(p, x, row(p.record_x, p, n))
-    holding = vector(p.record_holding + 16 * n, 2)
+    write_position(p, x, _record_x(p, n))
+    holding = _record_holding(p, n)
     holding[0] = p.now - p.entered
     holding[1] = 1.0 / p.total_rate
-    vector(p.record_event, p.record_capacity)[n] = event
+    _record_event(p)[n] = event
     p.recorded = n + 1
 
 

@@ -6,24 +6,28 @@ The process is at rung i with a direction s = +1 or -1, and
 * F takes (i, s) to (i, -s): only the direction changes, energies do not depend on it;
 * R keeps x, draws a momentum and starts a new ladder.
 
-The rungs lie in a ring buffer, a power of two long. When it is full, the rung at the far end is
+The rungs lie in a circular buffer, a power of two long. When it is full, the rung at the far end is
 forgotten and would be computed again; memory does not grow with the length of the run.
 """
 
 import math
 
-from mjhmc_numba.kernel.chart import from_density, has_chart
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.integrators import feel, integrate
+from mjhmc_numba.kernel.integrators import evaluate_force, integrate
 from mjhmc_numba.kernel.layout import (
     keeps_velocity,
     random_stream,
-    row,
+    row_of,
     scratch_point,
-    vector,
+    vector_of,
 )
 from mjhmc_numba.kernel.metric import draw_momentum, kinetic_energy, refresh_momentum
 from mjhmc_numba.kernel.random import uniform
+from mjhmc_numba.kernel.reparametrisation import inverse, is_reparametrised
+
+_x, _v, _grad = row_of("x"), row_of("v"), row_of("grad")
+_velocity, _acceleration = row_of("velocity"), row_of("acceleration")
+_energies, _logps = vector_of("energy"), vector_of("logp")
 
 # A step that gains more energy than this has diverged (the threshold that Stan and PyMC use).
 DIVERGENCE_THRESHOLD = 1000.0
@@ -42,31 +46,25 @@ def rung(p, i):
     The last two are M^-1 v and M^-1 grad, and are there only where `keeps_velocity`.
     """
     k = slot(p, i)
-    return (
-        row(p.x, p, k),
-        row(p.v, p, k),
-        row(p.grad, p, k),
-        row(p.velocity, p, k),
-        row(p.acceleration, p, k),
-    )
+    return _x(p, k), _v(p, k), _grad(p, k), _velocity(p, k), _acceleration(p, k)
 
 
 @kernel_jit
 def energy_of(p, i):
     """Energy of rung i."""
-    return vector(p.energy, p.capacity)[slot(p, i)]
+    return _energies(p)[slot(p, i)]
 
 
 @kernel_jit
 def logp_of(p, i):
     """Log density of rung i."""
-    return vector(p.logp, p.capacity)[slot(p, i)]
+    return _logps(p)[slot(p, i)]
 
 
 @kernel_jit
 def _set_levels(p, i, energy, logp):
-    vector(p.energy, p.capacity)[slot(p, i)] = energy
-    vector(p.logp, p.capacity)[slot(p, i)] = logp
+    _energies(p)[slot(p, i)] = energy
+    _logps(p)[slot(p, i)] = logp
 
 
 @kernel_jit
@@ -165,7 +163,7 @@ def extend_ladder(p, side):
 
 
 @kernel_jit
-def look(p, side):
+def neighbour_energy(p, side):
     """Energy of the neighbouring rung on `side`, computed if unknown. Returns (raised, H)."""
     i = p.here + side
     if i > p.high or i < p.low:
@@ -192,7 +190,7 @@ def start_ladder(p, kinetic):
     p.low = p.here
     p.high = p.here
     p.scheduled = 0
-    p.unsettled = 0
+    p.pending_flip = 0
     logp = logp_of(p, p.here)
     energy = total_energy(logp, kinetic)
     _set_levels(p, p.here, energy, logp)
@@ -216,20 +214,20 @@ def refresh(p):
 
 @kernel_jit
 def place(p, position, new_momentum):
-    """Put the process at a position of the density, as after a move by someone else. Returns
-    whether it raised.
+    """Put the process at a position of the density, as after a move by another step method.
+    Returns whether it raised.
 
     Log density and gradient are computed anew (one gradient); the momentum is drawn, or kept. To
-    keep it, flips must have been settled before the move: afterwards the density that would
-    settle them is gone, and a momentum that is dropped in some cases has another law.
+    keep it, a pending flip must be resolved before the move: afterwards the density that would
+    resolve it is gone, and a momentum that is dropped in some cases has another law.
     """
     point = rung(p, p.here)
     x, v, _, velocity, _ = point
-    if has_chart(p):
-        from_density(p, position, x)
+    if is_reparametrised(p):
+        inverse(p, position, x)
     else:
         copy_vector(position, x)
-    raised, logp = feel(p, point)
+    raised, logp = evaluate_force(p, point)
     if raised:
         return True
     if new_momentum:

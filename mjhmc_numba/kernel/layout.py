@@ -1,10 +1,19 @@
-"""The memory of a process: one record of named numbers, and vectors at addresses it holds.
+"""The memory of a process: one record of named numbers, and arrays at addresses it holds.
 
 Python allocates a NumPy array of one `STATE` record; the kernel gets a pointer to it, so passing
 a process from function to function costs nothing, no reference is counted, and its numbers are
-read by name (`p.step_size`). Vectors and matrices are separate arrays, owned by Python too; the
-record holds their addresses. To save a process is to copy its arrays.
+read by name (`p.step_size`). Vectors and matrices are separate arrays; the record holds their
+addresses. What lies at an address is declared in `ARRAYS`: Python checks an array against it before
+it writes the address, and the kernel reads it through functions that are made from it (`vector_of`,
+`row_of`). Nobody else computes an offset.
+
+All arrays belong to `mjhmc_numba.process.Process`, which keeps them, the density and the balancing
+function alive as long as it lives itself.
 """
+
+import math
+from collections import namedtuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import carray, types
@@ -13,7 +22,7 @@ from numba.extending import intrinsic
 from mjhmc_numba.kernel.compilation import kernel_jit
 
 # Events of the jump process.
-NO_EVENT, EVENT_L, EVENT_F, EVENT_R = 0, 1, 2, 3
+EVENT_L, EVENT_F, EVENT_R = 1, 2, 3
 
 # Why the kernel came back.
 FINISHED, DENSITY_RAISED, INTERRUPTED, RECORD_FULL = 0, 1, 2, 3
@@ -23,47 +32,111 @@ CLOCK_REGULAR, CLOCK_POISSON = 0, 1
 THINNING, COMPETING = 0, 1
 STRAIGHT, HARMONIC, ROTATION = 0, 1, 2  # between kicks; the last has none
 
-# Set by Python: sizes, addresses, and the parameters that are frozen during a draw.
+# Sizes, set by Python.
 SIZES = (
     "ndim",
-    "capacity",
-    "rank",
-    "chart_rows",
-    "chart_movers",
-    "chart_scalers",
+    "capacity",  # rungs that are kept
+    "rank",  # directions of the metric, with rows of zeros
+    "n_children",  # of the reparametrisation, see reparametrisation.py
+    "n_location_parents",
+    "n_scale_parents",
+    "n_features",  # two for each scale parent
     "record_capacity",
 )
+
+# A row of a padded matrix begins a cache line, of so many doubles: a wide load that straddles two
+# lines takes twice as long.
+LINE = 8
+
+# Rows of the scratch memory, and what they are for.
+LOGP_ROW = MOMENTUM_ROW = 0  # a log density, or a vector while a momentum is made
+POINT_ROWS = 1, 2, 3, 4, 5  # a point of phase space
+PULL_ROW = 6  # M (x - m), see integrators.py
+ASKED_ROW = 7  # where the density was asked last, if it raised or there is a reparametrisation
+CHILD_ROWS = 8, 9, 10, 11  # numbers for each child of a reparametrisation
+WORK_ROWS = 12
+
+
+class Array(NamedTuple):
+    """How an array lies in memory.
+
+    Attributes
+    ----------
+    dtype : type
+        Of its elements.
+    shape : tuple
+        A dimension is a number, the name of a size, or a tuple of such, which is their sum. The
+        last is no sum.
+    is_padded : bool
+        Whether its rows begin cache lines; else it is contiguous.
+    """
+
+    dtype: type
+    shape: tuple
+    is_padded: bool = False
+
+    def lengths(self, sizes):
+        """The shape in numbers, for sizes by name."""
+        return tuple(_length(dimension, sizes) for dimension in self.shape)
+
+    def row_width(self, length):
+        """From one row to the next, in elements, if rows have `length` of them."""
+        return -(-length // LINE) * LINE if self.is_padded else length
+
+
+def _length(dimension, sizes):
+    if isinstance(dimension, tuple):
+        return sum(_length(part, sizes) for part in dimension)
+    return dimension if isinstance(dimension, int) else int(sizes[dimension])
+
+
+_RUNGS = Array(np.float64, ("capacity", "ndim"), is_padded=True)
+_LEVELS = Array(np.float64, ("capacity",))
+_FACTORS = Array(np.float64, ("rank",))
+
+# All arrays that the kernel reads by their addresses.
+ARRAYS = {
+    # The ladder.
+    "x": _RUNGS,  # positions of the rungs
+    "v": _RUNGS,  # momenta, as they are when s = +1
+    "grad": _RUNGS,  # gradients of the log density
+    "velocity": _RUNGS,  # M^-1 v, where `keeps_velocity`
+    "acceleration": _RUNGS,  # M^-1 grad, likewise
+    "energy": _LEVELS,  # H = -logp + kinetic; infinite where nothing can go
+    "logp": _LEVELS,
+    # The metric, see metric.py.
+    "scale": Array(np.float64, ("ndim",)),
+    "directions": Array(np.float64, ("rank", "ndim"), is_padded=True),  # times the scale
+    "inverse_mass_factors": _FACTORS,  # eigenvalue - 1
+    "root_mass_factors": _FACTORS,  # eigenvalue**-1/2 - 1
+    "mass_factors": _FACTORS,  # 1 / eigenvalue - 1
+    "centre": Array(np.float64, ("ndim",)),  # of the Gaussian that rotations are about
+    # The reparametrisation: dimensions, and coefficients that lie by parent, each for all children.
+    "children": Array(np.int64, ("n_children",)),
+    "location_parents": Array(np.int64, ("n_location_parents",)),
+    "scale_parents": Array(np.int64, ("n_scale_parents",)),
+    "knots": Array(np.float64, ("n_scale_parents", 4)),  # low, middle, high, width
+    "location_coefficients": Array(np.float64, ((1, "n_location_parents"), "n_children")),
+    "log_scale_coefficients": Array(np.float64, ((1, "n_features"), "n_children")),
+    "shift_coefficients": Array(
+        np.float64, ((1, "n_location_parents", "n_features"), "n_children")
+    ),
+    "features": Array(np.float64, (2, "n_features")),  # and their slopes; scratch
+    # The random stream, scratch memory, and the jump record.
+    "rng": Array(np.uint64, (4,)),
+    "work": Array(np.float64, (WORK_ROWS, "ndim"), is_padded=True),
+    "record_x": Array(np.float64, ("record_capacity", "ndim"), is_padded=True),
+    "record_holding": Array(np.float64, ("record_capacity", 2)),  # time spent, sampled and expected
+    "record_event": Array(np.float64, ("record_capacity",)),  # what ended the visit
+}
 ADDRESSES = (
     "density",  # C function of the log density
     "table",  # its last argument
     "g",  # C function of a custom balancing function
-    "x",  # (capacity, ndim): positions of the rungs
-    "v",  # (capacity, ndim): momenta, as they are when s = +1
-    "grad",  # (capacity, ndim): gradients of the log density
-    "velocity",  # (capacity, ndim): M^-1 v, where `keeps_velocity`
-    "acceleration",  # (capacity, ndim): M^-1 grad, likewise
-    "energy",  # (capacity,): H = -logp + kinetic; infinite where nothing can go
-    "logp",  # (capacity,)
-    "scale",  # (ndim,): metric, see metric.py
-    "directions",  # (rank, ndim): times the scale
-    "stretch",  # (rank,): eigenvalue - 1
-    "root",  # (rank,): eigenvalue**-1/2 - 1
-    "shrink",  # (rank,): 1 / eigenvalue - 1
-    "centre",  # (ndim,): of the Gaussian that rotations are about
-    "chart_row",  # (chart_rows,): dimensions that a chart moves and scales, see chart.py
-    "chart_mover",  # (chart_movers,): dimensions that their locations l depend on
-    "chart_location",  # (1 + chart_movers, chart_rows): coefficients of l
-    "chart_scaler",  # (chart_scalers,): dimensions that their log scales s depend on
-    "chart_knots",  # (chart_scalers, 4): low, middle, high, width
-    "chart_log_scale",  # (1 + 2 chart_scalers, chart_rows): coefficients of s
-    "chart_shift",  # (1 + chart_movers + 2 chart_scalers, chart_rows): coefficients of t
-    "chart_features",  # (2, 2 chart_scalers): features and their slopes, scratch
-    "rng",  # (4,) words of the random stream
-    "work",  # (WORK_ROWS, ndim) scratch
-    "record_x",  # (record_capacity, ndim): visited states
-    "record_holding",  # (record_capacity, 2): time spent in each, sampled and expected
-    "record_event",  # (record_capacity,): what ended the visit
+    *ARRAYS,
 )
+
+# Parameters that are frozen during a draw, set by Python.
 INTEGERS = (
     "num_steps",
     "stages",
@@ -96,7 +169,7 @@ CURSOR = (
     "next_event",
     "stay",
     "in_tick",
-    "unsettled",
+    "pending_flip",
 )
 TIMES = (
     "now",
@@ -108,11 +181,11 @@ TIMES = (
     "ladder_step",  # the step size of the present ladder
     "origin_energy",  # energy where it began
     "path_error",  # energy gained on the ladder before it
-    "unsettled_u",  # of a failed move whose flip nobody has asked for yet, see jump.py
-    "unsettled_g",
+    "pending_u",  # of a failed move whose flip is pending, see jump.py
+    "pending_g",
 )
 
-# Counted since the last draw; and since the start, for whoever watches.
+# Counted since the last draw; and since the start, for who watches.
 COUNTS = (
     "n_steps",
     "n_L",
@@ -134,17 +207,47 @@ STATE = np.dtype(
 # What a resumed process needs beyond its vectors: all but sizes and addresses.
 RESUMABLE = tuple(name for name in STATE.names if name not in SIZES + ADDRESSES)
 
-# Of the scratch memory: 0 a log density, 1 to 5 a point, 6 a pull, 7 where the density was asked
-# last if it raised or there is a chart, 8 to 11 for a chart.
-WORK_ROWS = 12
-ASKED = 7
-
-# A row of a matrix begins a cache line, of so many doubles: a wide load that straddles two lines
-# takes twice as long.
-LINE = 8
-
-# Columns of the statistics of a draw.
+# Columns of the statistics of a draw, and their numbers by name.
 STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
+COLUMN = namedtuple("Column", STAT_NAMES)(*range(len(STAT_NAMES)))
+
+
+def aligned_zeros(*shape):
+    """Zeros (..., d) whose rows begin cache lines."""
+    width = -(-shape[-1] // LINE) * LINE
+    size = math.prod(shape[:-1]) * width
+    memory = np.zeros(size + LINE)
+    begin = -(memory.ctypes.data // memory.itemsize) % LINE
+    return memory[begin : begin + size].reshape(*shape[:-1], width)[..., : shape[-1]]
+
+
+def check_array(name, array, sizes):
+    """Raise unless an array lies in memory as `ARRAYS` says of that name.
+
+    Parameters
+    ----------
+    name : str
+        Of the array.
+    array : numpy.ndarray
+        The array.
+    sizes : mapping
+        The sizes of the process, by the names of `SIZES`.
+    """
+    wanted, dtype = ARRAYS[name], np.dtype(ARRAYS[name].dtype)
+    shape = wanted.lengths(sizes)
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(
+            f"{name} of the kernel is an array of {dtype} with shape {shape}, not of {array.dtype} "
+            f"with shape {array.shape}."
+        )
+    if array.size == 0:
+        return
+    unit = LINE * dtype.itemsize if wanted.is_padded else dtype.itemsize
+    if array.ctypes.data % unit:
+        raise ValueError(f"{name} of the kernel must begin at a multiple of {unit} bytes.")
+    strides = (wanted.row_width(shape[-1]) * dtype.itemsize, dtype.itemsize)[-array.ndim :]
+    if any(n > 1 and a != b for n, a, b in zip(shape, array.strides, strides, strict=True)):
+        raise ValueError(f"{name} of the kernel has strides {strides}, not {array.strides}.")
 
 
 @intrinsic
@@ -157,40 +260,53 @@ def as_pointer(typingctx, address):
     return types.voidptr(types.int64), codegen
 
 
-@kernel_jit
-def vector(address, size):
-    """The `size` doubles at `address` as an array."""
-    return carray(as_pointer(address), (size,), np.float64)
+def vector_of(name):
+    """A function p -> the vector of that name in `ARRAYS`, as an array."""
+    (length,), dtype = ARRAYS[name].shape, ARRAYS[name].dtype
+    if isinstance(length, int):
+
+        @kernel_jit
+        def vector(p):
+            return carray(as_pointer(p[name]), (length,), dtype)
+
+    else:
+
+        @kernel_jit
+        def vector(p):
+            return carray(as_pointer(p[name]), (p[length],), dtype)
+
+    return vector
 
 
-@kernel_jit
-def indices(address, size):
-    """The `size` integers at `address` as an array."""
-    return carray(as_pointer(address), (size,), np.int64)
+def row_of(name, part=None):
+    """A function (p, i) -> row i of the matrix of that name in `ARRAYS`, as an array.
+
+    `part` is the name of a smaller size, where that much of a row is wanted.
+    """
+    array = ARRAYS[name]
+    _, length = array.shape
+    dtype, itemsize = array.dtype, np.dtype(array.dtype).itemsize
+    unit = LINE if array.is_padded else 1
+    part = length if part is None else part
+    if isinstance(length, int):
+        stride = itemsize * array.row_width(length)
+
+        @kernel_jit
+        def row(p, i):
+            return carray(as_pointer(p[name] + stride * i), (length,), dtype)
+
+    else:
+
+        @kernel_jit
+        def row(p, i):
+            stride = itemsize * ((p[length] + unit - 1) // unit * unit)
+            return carray(as_pointer(p[name] + stride * i), (p[part],), dtype)
+
+    return row
 
 
-@kernel_jit
-def row_width(ndim):
-    """From one row of a matrix to the next, in doubles."""
-    return (ndim + LINE - 1) // LINE * LINE
-
-
-@kernel_jit
-def row(address, p, i):
-    """Row i of a matrix with p.ndim columns at `address`."""
-    return vector(address + 8 * row_width(p.ndim) * i, p.ndim)
-
-
-@kernel_jit
-def scratch(p, i):
-    """Row i of the scratch memory."""
-    return row(p.work, p, i)
-
-
-@kernel_jit
-def random_stream(p):
-    """The words of the random stream."""
-    return carray(as_pointer(p.rng), (4,), np.uint64)
+scratch = row_of("work")
+random_stream = vector_of("rng")
 
 
 @kernel_jit
@@ -205,5 +321,11 @@ def keeps_velocity(p):
 
 @kernel_jit
 def scratch_point(p):
-    """A point of phase space (see `ladder.rung`) in the scratch memory: its rows 1 to 5."""
-    return scratch(p, 1), scratch(p, 2), scratch(p, 3), scratch(p, 4), scratch(p, 5)
+    """A point of phase space (see `ladder.rung`) in the scratch memory."""
+    return (
+        scratch(p, POINT_ROWS[0]),
+        scratch(p, POINT_ROWS[1]),
+        scratch(p, POINT_ROWS[2]),
+        scratch(p, POINT_ROWS[3]),
+        scratch(p, POINT_ROWS[4]),
+    )

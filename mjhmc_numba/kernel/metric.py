@@ -16,24 +16,38 @@ so W is what Python hands over.
 import math
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import keeps_velocity, random_stream, row, scratch, vector
+from mjhmc_numba.kernel.layout import (
+    MOMENTUM_ROW,
+    POINT_ROWS,
+    keeps_velocity,
+    random_stream,
+    row_of,
+    scratch,
+    vector_of,
+)
 from mjhmc_numba.kernel.random import fill_normal
+
+scale_of, centre_of = vector_of("scale"), vector_of("centre")
+_direction = row_of("directions")
+_inverse_mass_factors = vector_of("inverse_mass_factors")
+_root_mass_factors = vector_of("root_mass_factors")
+_mass_factors = vector_of("mass_factors")
 
 # So many rows of W are read at once; rows of zeros complete the last ones.
 ROWS_AT_ONCE = 6
 
 
 @kernel_jit
-def _stretch(p, factors, z, out):
+def _apply_factors(p, factors, z, out):
     r"""Write :math:`A(factors) z` to `out`, which is not z."""
-    scale = vector(p.scale, p.ndim)
+    scale = scale_of(p)
     if p.rank == 0:
         for j in range(z.size):
             out[j] = scale[j] * scale[j] * z[j]
     for r in range(0, p.rank, ROWS_AT_ONCE):
-        w0, w1 = row(p.directions, p, r), row(p.directions, p, r + 1)
-        w2, w3 = row(p.directions, p, r + 2), row(p.directions, p, r + 3)
-        w4, w5 = row(p.directions, p, r + 4), row(p.directions, p, r + 5)
+        w0, w1 = _direction(p, r), _direction(p, r + 1)
+        w2, w3 = _direction(p, r + 2), _direction(p, r + 3)
+        w4, w5 = _direction(p, r + 4), _direction(p, r + 5)
         a0, a1, a2, a3, a4, a5 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for j in range(z.size):
             a0 += w0[j] * z[j]
@@ -57,19 +71,19 @@ def _stretch(p, factors, z, out):
 @kernel_jit
 def apply_inverse_mass(p, v, out):
     r"""Write :math:`M^{-1} v` to `out`, which is not v."""
-    _stretch(p, vector(p.stretch, p.rank), v, out)
+    _apply_factors(p, _inverse_mass_factors(p), v, out)
 
 
 @kernel_jit
 def pull_to_centre(p, x, out):
     r"""Write :math:`M (x - m)` to `out`: minus the gradient of the Gaussian that M describes.
 
-    Row 0 of the scratch memory is used.
+    `MOMENTUM_ROW` of the scratch memory is used.
     """
-    scale, centre, z = vector(p.scale, p.ndim), vector(p.centre, p.ndim), scratch(p, 0)
+    scale, centre, z = scale_of(p), centre_of(p), scratch(p, MOMENTUM_ROW)
     for j in range(x.size):
         z[j] = (x[j] - centre[j]) / (scale[j] * scale[j])
-    _stretch(p, vector(p.shrink, p.rank), z, out)
+    _apply_factors(p, _mass_factors(p), z, out)
     for j in range(x.size):
         out[j] /= scale[j] * scale[j]
 
@@ -79,7 +93,7 @@ def kinetic_energy(p, v, velocity):
     r""":math:`\tfrac12 v^\top M^{-1} v`; the velocity is read only where points have one."""
     total = 0.0
     if p.rank == 0:
-        scale = vector(p.scale, p.ndim)
+        scale = scale_of(p)
         for j in range(v.size):
             total += (scale[j] * v[j]) ** 2
     else:
@@ -93,17 +107,17 @@ def draw_momentum(p, v, velocity):
     r"""Write a draw of :math:`N(0, M)` to `v`, with its velocity; returns its kinetic energy.
 
     The draw is :math:`M^{1/2} n` with :math:`n \sim N(0, I)`, so that energy is
-    :math:`\tfrac12 |n|^2`. Row 0 of the scratch memory is used.
+    :math:`\tfrac12 |n|^2`. `MOMENTUM_ROW` of the scratch memory is used.
     """
-    scale = vector(p.scale, p.ndim)
-    z = scratch(p, 0) if p.rank > 0 else v
+    scale = scale_of(p)
+    z = scratch(p, MOMENTUM_ROW) if p.rank > 0 else v
     fill_normal(random_stream(p), z)
     total = 0.0
     for j in range(z.size):
         total += z[j] * z[j]
         z[j] /= scale[j]
     if p.rank > 0:
-        _stretch(p, vector(p.root, p.rank), z, v)
+        _apply_factors(p, _root_mass_factors(p), z, v)
         for j in range(v.size):
             v[j] /= scale[j] * scale[j]
     if keeps_velocity(p):
@@ -115,12 +129,12 @@ def draw_momentum(p, v, velocity):
 def refresh_momentum(p, alpha, v, velocity):
     r"""R: :math:`v \leftarrow \alpha v + \sqrt{1 - \alpha^2}\, n` with :math:`n \sim N(0, M)`.
 
-    alpha = 0 is the paper's full refresh. The velocity follows; rows 0 to 2 of the scratch memory
-    are used. Returns the new kinetic energy.
+    alpha = 0 is the paper's full refresh. The velocity follows; the scratch memory of a
+    point is used. Returns the new kinetic energy.
     """
     if alpha == 0.0:
         return draw_momentum(p, v, velocity)
-    drawn, drawn_velocity = scratch(p, 1), scratch(p, 2)
+    drawn, drawn_velocity = scratch(p, POINT_ROWS[0]), scratch(p, POINT_ROWS[1])
     draw_momentum(p, drawn, drawn_velocity)
     fresh = math.sqrt(1.0 - alpha * alpha)
     for j in range(v.size):

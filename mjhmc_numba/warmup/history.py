@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mjhmc_numba.chart import Chart
+from mjhmc_numba.coordinates import Draws, Reparametrisation
 
 __all__ = ["History", "far_below"]
 
 # Numbers kept of draws and as many of gradients: 4 MB each, but at least 64 draws.
 NUMBERS = 1 << 19
-FEWEST = 64
+FEWEST_KEPT = 64
 LARGEST = 1e100  # of a coordinate, so that squares are finite even if a chain goes astray
 
 
@@ -26,12 +26,14 @@ def far_below(ndim: int) -> float:
 
 @dataclass
 class History:
-    """The newest draws, oldest first.
+    """The newest draws, oldest first, in the coordinates of the density.
 
     Parameters
     ----------
-    ndim : dimensions
-    most : draws that there will be
+    ndim : int
+        Dimensions.
+    most : int
+        Draws that there will be.
     """
 
     ndim: int
@@ -49,40 +51,41 @@ class History:
     @property
     def capacity(self) -> int:
         """Draws that are kept."""
-        return max(min(self.most, NUMBERS // self.ndim), min(self.most, FEWEST), 1)
+        return max(min(self.most, NUMBERS // self.ndim), min(self.most, FEWEST_KEPT), 1)
 
-    def append(self, x, grad, logp) -> None:
-        k = self.total % self.capacity
-        np.clip(x, -LARGEST, LARGEST, out=self._x[k])
-        np.clip(grad, -LARGEST, LARGEST, out=self._grad[k])
-        self._logp[k] = logp
+    def append(self, draw: Draws) -> None:
+        """Take in one draw."""
+        draw, k = draw.to(None), self.total % self.capacity
+        np.clip(draw.x, -LARGEST, LARGEST, out=self._x[k])
+        np.clip(draw.grad, -LARGEST, LARGEST, out=self._grad[k])
+        self._logp[k] = draw.logp
         self.total += 1
 
     def clear(self) -> None:
         """Forget all draws."""
         self.total = 0
 
-    def newest(self, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The newest n draws (or as many as there are), gradients and log densities."""
+    def newest(self, n: int) -> Draws:
+        """The newest n draws, or as many as there are."""
         n = min(n, self.total, self.capacity)
         index = np.arange(self.total - n, self.total) % self.capacity
-        return self._x[index], self._grad[index], self._logp[index]
+        return Draws(self._x[index], self._grad[index], self._logp[index])
 
     def stationary_part(
-        self, window: int, share: float, chart: Chart | None = None
-    ) -> tuple[np.ndarray, ...]:
+        self, window: int, share: float, coordinates: Reparametrisation | None = None
+    ) -> Draws:
         """The newest `share` of all draws, at least the last window, without the burn-in.
 
-        Burn-in is all up to the last draw whose log density, in the coordinates of the chart,
-        lies far below where the second half of the window is.
+        Burn-in is all up to the last draw whose log density, in these coordinates, lies
+        far below where the second half of the window is.
         """
-        x, grad, logp = self.newest(self.capacity)
-        n, d = x.shape
-        level = logp if chart is None else logp + chart.log_volume(x)
+        draws = self.newest(self.capacity)
+        n, d = draws.x.shape
+        level = draws.logp if coordinates is None else draws.logp + coordinates.log_volume(draws.x)
         recent = level[-window:]
         floor = np.quantile(recent[len(recent) // 2 :], 0.9) - far_below(d)
         low = np.flatnonzero(level < floor)
         begin = low[-1] + 1 if low.size else 0
         begin = min(begin, n - max(8, window // 3))
         keep = min(max(window, int(share * self.total)), n - max(begin, 0))
-        return x[-keep:], grad[-keep:], logp[-keep:]
+        return draws.take(slice(-keep, None))

@@ -7,20 +7,33 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mjhmc_numba.kernel.layout import STAT_NAMES, STRAIGHT
-from mjhmc_numba.metric import Metric
+from mjhmc_numba.coordinates import Draws, Metric
+from mjhmc_numba.kernel.layout import COLUMN, STRAIGHT
 from mjhmc_numba.process import Process
 from mjhmc_numba.saving import GIVEN
-from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.tuned import INTEGRATORS, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
-from mjhmc_numba.warmup.chart import in_chart
-from mjhmc_numba.warmup.drivers import FEWEST_DRAWS, MANY_DIMENSIONS, MOST_DIMENSIONS, choose
 from mjhmc_numba.warmup.history import History
-from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
-from mjhmc_numba.warmup.mixing import agreed, forgetting, lengthening, slowness, thinning
+from mjhmc_numba.warmup.independence import IndependenceProposal
+from mjhmc_numba.warmup.metric import COARSE_DETAIL, FINE_DETAIL, Detail, Spectrum
+from mjhmc_numba.warmup.multistart import STARTS_TAKE_WINDOWS, Multistart
+from mjhmc_numba.warmup.parents import (
+    FEWEST_DRAWS_OF_CHOICE,
+    MANY_DIMENSIONS,
+    MOST_DIMENSIONS,
+    choose,
+)
 from mjhmc_numba.warmup.recipe import RECIPE
 from mjhmc_numba.warmup.schedule import Window, windows
+from mjhmc_numba.warmup.spacing import (
+    agreed,
+    autocorrelation_time,
+    draw_spacing,
+    largest_autocorrelation,
+    lengthening,
+)
 from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.step_size import DualAveraging
 from mjhmc_numba.warmup.trajectory import (
@@ -33,15 +46,8 @@ from mjhmc_numba.warmup.trajectory import (
     plan_turns,
 )
 from mjhmc_numba.warmup.trials import try_harmonic, try_stages
-from mjhmc_numba.warmup.turning import Turning
-from mjhmc_numba.warmup.ways import WINDOWS, Way, Ways
 
 __all__ = ["Tuner", "first_guess"]
-
-_ACCEPTANCE = STAT_NAMES.index("acceptance_rate")
-_REFRESHES = STAT_NAMES.index("n_R")
-_MOVES = [STAT_NAMES.index(name) for name in ("n_L", "n_F")]
-_REFINED = STAT_NAMES.index("n_refined")
 
 
 def first_guess(settings: Settings, ndim: int) -> Tuned:
@@ -54,7 +60,7 @@ def first_guess(settings: Settings, ndim: int) -> Tuned:
         draw_interval=settings.draw_interval or 8.0,
         integrator="leapfrog" if settings.integrator == "auto" else settings.integrator,
         metric=Metric.diagonal(np.ones(ndim)) if metric is None else metric,
-        chart=settings.fixed_chart(ndim),
+        reparametrisation=settings.fixed_reparametrisation(ndim),
     )
 
 
@@ -84,12 +90,13 @@ class Tuner:
     in_window: int = field(default=0, init=False)
     slowest: float = field(default=1.0, init=False)
     measured: float = field(default=1.0, init=False)
-    forgets: float = field(default=math.inf, init=False)
+    # Autocorrelation time, in gradients.
+    gradients_per_independent: float = field(default=math.inf, init=False)
     draws_per_refresh: float = field(init=False)
     cap: float = field(default=RECIPE.first_cap, init=False)
-    turning: Turning = field(init=False)
+    independence: IndependenceProposal = field(init=False)
     paths_per_draw: float = field(default=1.0, init=False)
-    ways: Ways | None = field(default=None, init=False)
+    starts: Multistart | None = field(default=None, init=False)
     begun: bool = field(default=False, init=False)
     averaging: DualAveraging = field(default=step_tuner.init(1.0), init=False)
     acceptance: list[float] = field(default_factory=list, init=False)
@@ -98,18 +105,18 @@ class Tuner:
         self.plan = windows(self.tune)
         self.history = History(self.ndim, self.tune)
         self.draws_per_refresh = most_draws_per_refresh(self.ndim)
-        self.turning = Turning(self.settings, self.ndim, self.density_changes)
+        self.independence = IndependenceProposal(self.settings, self.ndim, self.density_changes)
 
     # ------------------------------------------------------------------ begin
 
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
-        if not self.begun and self.tune >= RECIPE.ways_from and not self.density_changes:
-            self.ways = Ways(self.region.widened, process.logp)
+        if not self.begun and self.tune >= RECIPE.multistart_from and not self.density_changes:
+            self.starts = Multistart(self.region.widened, process.logp)
         self.begun = True
-        tuned = self.turning.without(process.tuned)
+        tuned = self.independence.without(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
-            tuned = tuned.replace(metric=metric_tuner.first(process.z_grad))
+            tuned = tuned.replace(metric=metric_tuner.first(process.here.grad))
             process.configure(tuned)
         if self.settings.step_size is None:
             tuned = tuned.replace(step_size=self._first_step(process, tuned))
@@ -125,9 +132,7 @@ class Tuner:
         step, direction = tuned.step_size, 0
         wanted = -math.log(self._target(tuned.integrator))
         for _ in range(60):
-            error, gain = process.probe(
-                process.z, process.z_grad, process.z_logp, tuned.integrator, step
-            )
+            error, gain = process.probe(process.here, tuned.integrator, step)
             allowed = wanted + RECIPE.downhill_share * max(gain, 0.0)
             grow = 1 if abs(error) < allowed else -1
             if direction == 0:
@@ -154,29 +159,28 @@ class Tuner:
         """Take in the draw that the process has just made, with its row of statistics."""
         if self.is_done:
             return
-        self.history.append(process.x, process.grad, process.logp)
-        if math.isfinite(stats[_ACCEPTANCE]):
+        self.history.append(process.here)
+        if math.isfinite(stats[COLUMN.acceptance_rate]):
             self.acceptance.append(self._unrefined_acceptance(process, stats))
         # A new step size counts from a refresh on, so that is when it is worth a change.
-        if stats[_REFRESHES] > 0 and self.acceptance and self.settings.step_size is None:
+        if stats[COLUMN.n_R] > 0 and self.acceptance and self.settings.step_size is None:
             acceptance = float(np.mean(self.acceptance))
             target = self._target(process.tuned.integrator)
             self.averaging = step_tuner.update(self.averaging, acceptance, target)
             process.set_step_size(self._bounded(process.tuned, math.exp(self.averaging.log_step)))
             self.acceptance.clear()
         self.in_window += 1
-        self.turning.count(process.tuned)
+        self.independence.count(process.tuned)
         if self.in_window == self.plan[self.window].draws:
             self._end_window(process)
         elif not self.plan[self.window].is_final:
-            self._follow_rotation(process)
+            self._widen_proposal(process)
 
-    def _follow_rotation(self, process: Process) -> None:
-        if not self.turning.looks_again(self.plan[self.window].draws - self.in_window):
+    def _widen_proposal(self, process: Process) -> None:
+        if not self.independence.looks_again(self.plan[self.window].draws - self.in_window):
             return
-        draws = self.history.newest(self.turning.turned)
-        z, _, logp = _in_chart(process.tuned, *draws)
-        tuned = self.turning.follow(process.tuned, z, logp)
+        draws = self.history.newest(self.independence.used).to(process.tuned.reparametrisation)
+        tuned = self.independence.widen(process.tuned, draws)
         if tuned is not None:
             self._configure(process, tuned)
 
@@ -184,33 +188,33 @@ class Tuner:
         """A refined rung counts as not accepted: any step size does well that is refined enough."""
         looks = process.tuned.draw_interval * self.settings.balancing.bound
         if not math.isfinite(looks):
-            looks = max(stats[_MOVES].sum(), 1.0)
-        return max(stats[_ACCEPTANCE] - stats[_REFINED] / looks, 0.0)
+            looks = max(stats[COLUMN.n_L] + stats[COLUMN.n_F], 1.0)
+        return max(stats[COLUMN.acceptance_rate] - stats[COLUMN.n_refined] / looks, 0.0)
 
     def _begin_again(self, process: Process) -> bool:
         """Whether the first windows are run again, from another start."""
-        if self.ways is None or self.window + 1 < WINDOWS:
+        if self.starts is None or self.window + 1 < STARTS_TAKE_WINDOWS:
             return False
-        self.ways.add(Way(*self.history.newest(self.history.total)))
-        if self.ways.enough:
-            self._take_best_way(process, self.ways)
-            self.ways = None
+        self.starts.add(self.history.newest(self.history.total))
+        if self.starts.enough:
+            self._take_best_start(process, self.starts)
+            self.starts = None
             return False
         self.history.clear()
         self.window = self.in_window = 0
         self.cap = RECIPE.first_cap
-        process.start(self.ways.another_start(self.rng, process.evaluate, process.x.copy()))
+        process.start(self.starts.another_start(self.rng, process.evaluate, process.x.copy()))
         self.begin(process)
         return True
 
-    def _take_best_way(self, process: Process, ways: Ways) -> None:
-        best = ways.best
-        if best is not ways.tried[-1]:
+    def _take_best_start(self, process: Process, starts: Multistart) -> None:
+        best = starts.best
+        if best is not starts.tried[-1]:
             self.history.clear()
-            for row in zip(best.x, best.grad, best.logp, strict=True):
-                self.history.append(*row)
+            for draw in best.one_by_one():
+                self.history.append(draw)
             process.start(best.x[-1])
-        done, repeated = self.window + 1, (len(ways.tried) - 1) * len(best.x)
+        done, repeated = self.window + 1, (len(starts.tried) - 1) * len(best.x)
         self.plan = [*self.plan[:done], *windows(self.tune - repeated)[done:]]
 
     def _end_window(self, process: Process) -> None:
@@ -228,59 +232,64 @@ class Tuner:
             self._freeze(process, tuned, window.draws)
             return
         self.cap = min(self.cap * RECIPE.cap_growth, RECIPE.largest_cap)
-        draws = self.history.stationary_part(window.draws, RECIPE.keep_share, tuned.chart)
+        draws = self.history.stationary_part(
+            window.draws, RECIPE.keep_share, tuned.reparametrisation
+        )
         used = tuned.metric
-        tuned = self._with_chart(self.turning.without(tuned), *draws)
-        z, grad, logp = _in_chart(tuned, *draws)
+        tuned = self._reparametrised(self.independence.without(tuned), draws)
+        inner = draws.to(tuned.reparametrisation)
         estimate = None
         if self.settings.fixed_metric(self.ndim) is None:
-            estimate = self._estimate(z, grad)
-            tuned = self._with_new_metric(process, tuned, estimate, z, grad)
-        if len(z) >= RECIPE.low_rank_from:
-            scale = metric_tuner.slowest_scale(tuned.metric, z, grad)
+            estimate = self._estimate(inner.x, inner.grad)
+            tuned = self._with_new_metric(process, tuned, estimate, inner)
+        if len(inner.x) >= RECIPE.low_rank_from:
+            scale = metric_tuner.slowest_scale(tuned.metric, inner.x, inner.grad)
             self.slowest = self.measured = max(scale, RECIPE.shortest_scale)
-        if self.window > RECIPE.travel_windows and not self.turning.turned:
-            self._heed_mixing(draws[0], tuned)
+        if self.window > RECIPE.burn_in_windows and not self.independence.used:
+            self._heed_mixing(draws.x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
-            tuned = self._choose_integrator(process, tuned, estimate, z, grad, logp)
-        if self.window > RECIPE.travel_windows:
+            tuned = self._choose_integrator(process, tuned, estimate, inner)
+        if self.window > RECIPE.burn_in_windows:
             last = self.plan[self.window].is_final
-            tuned = self._choose_rotation(tuned, used, z, grad, logp, last=last)
+            tuned = self._choose_proposal(tuned, used, inner, last=last)
         self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
 
-    def _with_chart(self, tuned: Tuned, x, grad, logp) -> Tuned:
+    def _reparametrised(self, tuned: Tuned, draws: Draws) -> Tuned:
         """Other coordinates, where they suit the sampler better."""
         settings = self.settings
         is_free = (
-            settings.chart == "auto"
+            settings.reparametrisation == "auto"
             and settings.step_size is None
             and settings.fixed_metric(self.ndim) is None
             and not self.density_changes
-            and not self.turning.turned
+            and not self.independence.used
             and self.ndim <= MOST_DIMENSIONS
         )
         often = self.ndim <= MANY_DIMENSIONS and self.window % 2 == 0
-        is_time = len(x) >= FEWEST_DRAWS and (often or self.plan[self.window].is_final)
+        is_time = len(draws.x) >= FEWEST_DRAWS_OF_CHOICE and (
+            often or self.plan[self.window].is_final
+        )
         if not (is_free and is_time):
             return tuned
 
         def metric_of(z, g):
-            return self._estimate(z, g).metric(COARSE)
+            return self._estimate(z, g).metric(COARSE_DETAIL)
 
-        return tuned.replace(chart=choose(x, grad, tuned.chart, metric_of))
+        chosen = choose(draws.x, draws.grad, tuned.reparametrisation, metric_of)
+        return tuned.replace(reparametrisation=chosen)
 
-    def _choose_rotation(self, tuned: Tuned, used: Metric, x, grad, logp, *, last) -> Tuned:
+    def _choose_proposal(self, tuned: Tuned, used: Metric, draws: Draws, *, last) -> Tuned:
         gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
-        return self.turning.choose(tuned, used, x, grad, logp, gradients, last=last)
+        return self.independence.choose(tuned, used, draws, gradients, last=last)
 
     def _heed_mixing(self, x, tuned: Tuned) -> None:
-        """Where draws a refresh apart are alike the chain creeps: give it longer to learn, and
-        longer paths in the end.
+        """Where draws a refresh apart are alike the chain mixes slowly: give it longer to learn,
+        and longer paths in the end.
         """
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
-        alike = slowness(x, lag)
-        self.forgets = forgetting(x) * tuned.gradients_a_draw
+        alike = largest_autocorrelation(x, lag)
+        self.gradients_per_independent = autocorrelation_time(x) * tuned.gradients_per_draw
         self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
         if alike > RECIPE.slow:
             self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
@@ -294,16 +303,16 @@ class Tuner:
             return Spectrum(flat.scale, flat.directions, flat.eigenvalues)
         return metric_tuner.spectrum(x, grad)
 
-    def _metric(self, estimate: Spectrum, detail: Detail, x, grad) -> Metric:
+    def _metric(self, estimate: Spectrum, detail: Detail, draws: Draws) -> Metric:
         metric = estimate.metric(detail)
-        return metric.centred(metric_tuner.centre(metric, x, grad))
+        return metric.centred(metric_tuner.centre(metric, draws.x, draws.grad))
 
     def _with_new_metric(
-        self, process: Process, tuned: Tuned, estimate: Spectrum, x, grad
+        self, process: Process, tuned: Tuned, estimate: Spectrum, draws: Draws
     ) -> Tuned:
         """A new metric, and another step size where the old one says little in it."""
         harmonic = self.settings.integrator == "harmonic"
-        metric = self._metric(estimate, FINE if harmonic else COARSE, x, grad)
+        metric = self._metric(estimate, FINE_DETAIL if harmonic else COARSE_DETAIL, draws)
         changed = metric_tuner.differ(metric, tuned.metric) or _is_other(tuned, process.tuned)
         tuned = tuned.replace(metric=metric)
         if changed and self.settings.step_size is None:
@@ -312,50 +321,52 @@ class Tuner:
         return tuned
 
     def _choose_integrator(
-        self, process: Process, tuned: Tuned, estimate: Spectrum | None, x, grad, logp
+        self, process: Process, tuned: Tuned, estimate: Spectrum | None, draws: Draws
     ) -> Tuned:
         """The integrator, tried from draws of the warm-up, with a step size to begin with."""
-        rows = self.rng.choice(len(x), min(RECIPE.trials, len(x)), replace=False)
-        points = [(x[k], grad[k], logp[k]) for k in rows]
+        n = len(draws.x)
+        points = draws.take(self.rng.choice(n, min(RECIPE.trials, n), replace=False))
         if self.density_changes:
-            points = [(x, *process.evaluate(x)[::-1]) for x, _, _ in points]
+            points = _evaluated_again(process, points)
         # A Gaussian whose centre moves with other variables is no good one to rotate about.
         harmonic = None
         if self.settings.step_size is None and not self.density_changes:
-            harmonic = self._choose_harmonic(process, tuned, estimate, x, grad, logp, points)
+            harmonic = self._choose_harmonic(process, tuned, estimate, draws, points)
         return harmonic or try_stages(process, tuned, points, self.slowest)
 
     def _choose_harmonic(
-        self, process: Process, tuned: Tuned, estimate: Spectrum | None, x, grad, logp, points
+        self,
+        process: Process,
+        tuned: Tuned,
+        estimate: Spectrum | None,
+        draws: Draws,
+        points: Draws,
     ) -> Tuned | None:
         """The harmonic integrator, if it does well from the points; and from the newest draws
         with a metric of those before them, as few draws fit their own metric too well.
         """
         if estimate is None:
             return try_harmonic(process, tuned, points)
-        fine = tuned.replace(metric=self._metric(estimate, FINE, x, grad))
+        fine = tuned.replace(metric=self._metric(estimate, FINE_DETAIL, draws))
         if try_harmonic(process, fine, points) is None:
             return None
-        n = len(x) - math.ceil(RECIPE.unseen_share * len(x))
-        earlier = tuned.replace(
-            metric=self._metric(self._estimate(x[:n], grad[:n]), FINE, x[:n], grad[:n])
-        )
-        newest = list(zip(x[n:], grad[n:], logp[n:], strict=True))
-        found = try_harmonic(process, earlier, newest)
+        n = len(draws.x) - math.ceil(RECIPE.unseen_share * len(draws.x))
+        seen, unseen = draws.take(slice(n)), draws.take(slice(n, None))
+        metric = self._metric(self._estimate(seen.x, seen.grad), FINE_DETAIL, seen)
+        found = try_harmonic(process, tuned.replace(metric=metric), unseen)
         return None if found is None else found.replace(metric=fine.metric)
 
     def _configure(self, process: Process, tuned: Tuned) -> None:
         """Give the process its metric and trajectory for the next window."""
-        if self.window < RECIPE.travel_windows:
-            tuned = self._with_trajectory(tuned, RECIPE.travel_rungs, draws_per_refresh=1.0)
+        if self.window < RECIPE.burn_in_windows:
+            tuned = self._with_trajectory(tuned, RECIPE.burn_in_rungs, draws_per_refresh=1.0)
         elif self.plan[self.window].is_final:
             tuned = self._with_trajectory(tuned)
         else:
             tuned = self._with_trajectory(tuned, draws_per_refresh=self.draws_per_refresh)
-        process.configure(tuned, max_gradients=RECIPE.draw_cap)
         made = sum(w.draws for w in self.plan[: self.window])
-        if made < RECIPE.unrefined_share * self.tune:
-            process.state["refine_levels"] = 0
+        levels = 0 if made < RECIPE.unrefined_share * self.tune else None
+        process.configure(tuned, max_gradients=RECIPE.draw_cap, refine_levels=levels)
         process.restart()
 
     def _with_trajectory(
@@ -367,7 +378,7 @@ class Tuner:
         if tuned.integrator == "harmonic":
             path = plan_turn(tuned.step_size)
         elif tuned.integrator == "rotation":
-            path = plan_turns(tuned.step_size, self.turning.turns)
+            path = plan_turns(tuned.step_size, self.independence.per_draw)
         else:
             path = plan(
                 tuned.step_size,
@@ -397,13 +408,13 @@ class Tuner:
         undecided = not self.plan[self.window].is_final and self.settings.integrator == "auto"
         if undecided and self.history.total >= RECIPE.trials:
             n = self.plan[self.window].draws
-            draws = self.history.stationary_part(n, RECIPE.keep_share, tuned.chart)
-            x, grad, logp = _in_chart(tuned, *draws)
-            used, tuned = tuned.metric, self.turning.without(tuned)
+            draws = self.history.stationary_part(n, RECIPE.keep_share, tuned.reparametrisation)
+            inner = draws.to(tuned.reparametrisation)
+            used, tuned = tuned.metric, self.independence.without(tuned)
             free = self.settings.fixed_metric(self.ndim) is None
-            estimate = self._estimate(x, grad) if free else None
-            tuned = self._choose_integrator(process, tuned, estimate, x, grad, logp)
-            tuned = self._choose_rotation(tuned, used, x, grad, logp, last=True)
+            estimate = self._estimate(inner.x, inner.grad) if free else None
+            tuned = self._choose_integrator(process, tuned, estimate, inner)
+            tuned = self._choose_proposal(tuned, used, inner, last=True)
         in_final = self.in_window if self.plan[self.window].is_final else 0
         self.window = len(self.plan)
         self._freeze(process, tuned, in_final)
@@ -425,37 +436,41 @@ class Tuner:
         self.cap = RECIPE.largest_cap
         tuned = self._with_trajectory(tuned)
         if draws >= RECIPE.judged_by:
-            x, grad, logp = self.history.newest(draws)
-            z, grad, _ = _in_chart(tuned, x, grad, logp)
-            tuned = self._with_draws_apart(tuned, x).replace(settled=self._settled(tuned, z, grad))
+            newest = self.history.newest(draws)
+            settled = self._settled(tuned, newest.to(tuned.reparametrisation))
+            tuned = self._with_draws_apart(tuned, newest.x).replace(settled=settled)
         process.configure(tuned)
         process.restart()
 
     def _with_draws_apart(self, tuned: Tuned, x) -> Tuned:
-        """Further apart where the draws before the final window and those in it creep; the former
-        were made along straight paths, and tell less of another integrator.
+        """Further apart where the draws before the final window and those in it mix slowly; the
+        former were made along straight paths, and tell less of another integrator.
         """
-        if self.settings.draw_interval is not None or not math.isfinite(self.forgets):
+        if self.settings.draw_interval is not None or not math.isfinite(
+            self.gradients_per_independent
+        ):
             return tuned
-        forgets, before = forgetting(x), self.forgets / tuned.gradients_a_draw
+        time = autocorrelation_time(x)
+        before = self.gradients_per_independent / tuned.gradients_per_draw
         alike = INTEGRATORS[tuned.integrator][1] == STRAIGHT
-        forgets = agreed(forgets, before, self.ndim) if alike else min(forgets, before)
-        return tuned.replace(draw_interval=thinning(forgets, self.ndim) * tuned.draw_interval)
+        time = agreed(time, before, self.ndim) if alike else min(time, before)
+        return tuned.replace(draw_interval=draw_spacing(time, self.ndim) * tuned.draw_interval)
 
-    def _settled(self, tuned: Tuned, x, grad) -> bool:
+    def _settled(self, tuned: Tuned, draws: Draws) -> bool:
         """Whether the refresh rate still suits the slowest scale, as the last draws show it."""
         if tuned.integrator == "rotation" or self.settings.refresh_rate is not None:
             return True
-        now = metric_tuner.slowest_scale(tuned.metric, x, grad)
+        now = metric_tuner.slowest_scale(tuned.metric, draws.x, draws.grad)
         return now <= RECIPE.unsettled * self.measured
 
 
-def _in_chart(tuned: Tuned, x, grad, logp) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draws, gradients and log densities in the coordinates that the process runs in."""
-    chart = tuned.chart
-    return *in_chart(chart, x, grad), logp if chart is None else logp + chart.log_volume(x)
+def _evaluated_again(process: Process, draws: Draws) -> Draws:
+    """The same positions on the density as it is now, in the same coordinates."""
+    points = [process.evaluate(x) for x in draws.to(None).x]
+    now = Draws(*(np.array([p[k] for p in points]) for k in range(3)))
+    return now.to(draws.coordinates)
 
 
 def _is_other(one: Tuned, other: Tuned) -> bool:
-    """Whether one of them has a chart and the other none."""
-    return (one.chart is None) != (other.chart is None)
+    """Whether one of them is reparametrised and the other not."""
+    return (one.reparametrisation is None) != (other.reparametrisation is None)

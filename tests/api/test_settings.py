@@ -11,7 +11,7 @@ import mjhmc_numba as mj
 from mjhmc_numba import reference, targets
 from mjhmc_numba.process import random_words
 from tests.api.densities import FIXED, SHORT, log_gamma, log_gamma_in_python
-from tests.charts import random_chart
+from tests.reparametrisations import random_reparametrisation
 
 # Runs are short here; whether their draws can be trusted is asserted elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
@@ -44,7 +44,7 @@ CHANGES = {
     "clock": ("poisson", RUN),
     "method": ("competing", POISSON),
     "metric": ([1.0, 2.0, 3.0], RUN),
-    "chart": (random_chart(3), RUN),
+    "reparametrisation": (random_reparametrisation(3), RUN),
     "refresh_alpha": (0.5, RUN),
     "refresh_jitter": (0.5, RUN),
     "step_jitter": (0.3, RUN),
@@ -56,23 +56,27 @@ CHANGES = {
 }
 
 
-def test_a_chart_is_found_unless_it_is_asked_for_none():
+def test_a_reparametrisation_is_found_unless_it_is_asked_for_none():
     options = {"seed": 1, "chains": 1, "draws": 50, "tune": 300, "progress": False}
-    found, none = (mj.sample(targets.funnel(10), chart=c, **options) for c in ("auto", "none"))
-    assert found.settings[0].chart.scalers.tolist() == [0]
-    assert none.settings[0].chart is None
+    found, none = (
+        mj.sample(targets.funnel(10), reparametrisation=c, **options) for c in ("auto", "none")
+    )
+    assert found.settings[0].reparametrisation.scale_parents.tolist() == [0]
+    assert none.settings[0].reparametrisation is None
 
 
 @pytest.mark.parametrize("given", [{"step_size": 0.3}, {"metric": np.ones(10)}])
-def test_no_chart_is_sought_where_the_step_size_or_the_metric_is_given(given):
+def test_no_reparametrisation_is_sought_where_the_step_size_or_the_metric_is_given(given):
     options = {"seed": 1, "chains": 1, "draws": 50, "tune": 300, "progress": False}
-    assert mj.sample(targets.funnel(10), **given, **options).settings[0].chart is None
+    assert mj.sample(targets.funnel(10), **given, **options).settings[0].reparametrisation is None
 
 
-@pytest.mark.parametrize(("chart", "message"), [("some", "none of"), (random_chart(9), "of 3")])
-def test_a_chart_that_cannot_be_used_is_refused(chart, message):
+@pytest.mark.parametrize(
+    ("reparametrisation", "message"), [("some", "none of"), (random_reparametrisation(9), "of 3")]
+)
+def test_a_reparametrisation_that_cannot_be_used_is_refused(reparametrisation, message):
     with pytest.raises(mj.SettingsError, match=message):
-        mj.sample(log_gamma, **{**RUN, "chart": chart})
+        mj.sample(log_gamma, **{**RUN, "reparametrisation": reparametrisation})
 
 
 def test_every_setting_is_covered():

@@ -17,8 +17,8 @@ from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.hmc import NUTS
 from pymc.step_methods.state import equal_dataclass_values
 
+from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
 from mjhmc_numba.pymc import MJHMC
 from tests.integrations.chains import FIXED, begin, chain, run, vectors

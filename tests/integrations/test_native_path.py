@@ -89,8 +89,8 @@ def test_draws_are_those_of_the_step_method_from_a_start_far_out():
     assert jumps[60:].max() < 0.2
 
 
-def test_a_centred_funnel_is_sampled_in_a_chart_by_both_paths():
-    """And the attributes of the draws say what drives the scale of others."""
+def test_a_centred_funnel_is_sampled_reparametrised_by_both_paths():
+    """And the attributes of the draws say what the scale of others depends on."""
     model = models.funnel()
     options = SMALL | {"tune": 300, "draws": 200}
     native = mp.compile(model).sample(**options)
@@ -98,8 +98,8 @@ def test_a_centred_funnel_is_sampled_in_a_chart_by_both_paths():
         stepwise = pm.sample(step=mp.MJHMC(), cores=1, **options)
     for name in ("v", "x"):
         assert np.array_equal(native["posterior"][name], stepwise["posterior"][name])
-    drivers = native["posterior"].attrs["chart_drivers"]
-    assert drivers == ["v"] * len(drivers)
+    parents = native["posterior"].attrs["reparametrisation_parents"]
+    assert parents == ["v"] * len(parents)
     assert native["posterior"]["v"].std() == pytest.approx(3.0, rel=0.25)
 
 

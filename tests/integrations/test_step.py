@@ -323,13 +323,13 @@ def test_a_restored_state_gives_the_same_next_draws(model, pause):
 
 
 @pytest.mark.parametrize("pause", [15, 48, 55])
-def test_a_restored_state_goes_on_with_the_ways_down(pause):
+def test_a_restored_state_goes_on_with_several_starts(pause):
     with pm.Model() as far_out:
         pm.Normal("x", [3.0, -3.0], 0.01)
     restore_and_compare(far_out, pause, tune=210)
 
 
-def test_a_restored_state_goes_on_with_the_chart():
+def test_a_restored_state_goes_on_with_the_reparametrisation():
     restore_and_compare(models.funnel(), pause=110, tune=120)
     restore_and_compare(models.funnel(), pause=130, tune=120)
 

@@ -10,8 +10,8 @@ from scipy import stats
 from mjhmc_numba.errors import SlowDensityWarning
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, STAT_NAMES
 from mjhmc_numba.process import Process
-from mjhmc_numba.settings import INTEGRATORS
 from mjhmc_numba.target import as_target
+from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     COLUMN,
     own_bounded_g,
@@ -157,7 +157,7 @@ def test_an_aborted_run_goes_on_as_if_it_had_not_been(simulation):
     assert status == INTERRUPTED
     assert filled < 40
     assert process.run(draws[filled:], columns[filled:]) == (0, INTERRUPTED)
-    process.state["abort"] = 0
+    process.clear_abort()
     assert process.run(draws[filled:], columns[filled:]) == (40 - filled, FINISHED)
     calls = 1000
     expected_draws, expected_columns = run(started(target, settings(**simulation), values, 5), 40)

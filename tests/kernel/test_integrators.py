@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
+from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.kernel.integrators import drift_fraction, integrate, kick_fraction
 from mjhmc_numba.kernel.jump import move
-from mjhmc_numba.kernel.ladder import look
+from mjhmc_numba.kernel.ladder import neighbour_energy
 from mjhmc_numba.kernel.layout import EVENT_F
 from mjhmc_numba.kernel.metric import draw_momentum
-from mjhmc_numba.settings import INTEGRATORS
 from mjhmc_numba.target import as_target
+from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     dense_metric,
     low_rank_metric,
@@ -173,7 +174,7 @@ def test_a_path_that_leaves_the_support_is_not_walked_to_its_end():
 def test_rungs_behind_are_reached_by_the_inverse_of_L(integrator):
     process = process_with(integrator, num_steps=3, metric=low_rank_metric(3))
     p = process.state[0]
-    look(p, -1)
+    neighbour_energy(p, -1)
     x, v = process.rungs[0, -1].copy(), process.rungs[1, -1].copy()
     x, v, energy = walk(process, process["ladder_step"], 3, x, v)
     np.testing.assert_allclose(x, process.rungs[0, 0], rtol=1e-12, atol=1e-12)
@@ -230,7 +231,7 @@ def test_velocity_and_acceleration_stay_those_of_momentum_and_gradient(integrato
     process = started(skewed_target(4), settings(refresh_alpha=alpha), start, 3)
     for _ in range(40):
         run(process, 5)
-        process.settle()
+        process.resolve_flip()
         process.move(process.x + 0.01)
         np.testing.assert_allclose(*carried(process, process._slot), rtol=1e-9, atol=1e-9)
     assert process["all_gradients"] > 200
@@ -257,7 +258,7 @@ def test_a_trial_step_has_the_error_of_a_step_from_there(integrator, rank):
     logp, grad = process.target.logp_and_grad(x)
     stream = process.rng.copy()
     process.work[:] = 1e6
-    error, gain = process.probe(x, grad, logp, integrator, 0.3)
+    error, gain = process.probe(Draws(x, grad, logp), integrator, 0.3)
     process.rng[:] = stream
     v = np.empty(3)
     draw_momentum(process.state[0], v, np.empty(3))

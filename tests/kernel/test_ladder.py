@@ -6,7 +6,7 @@ import pytest
 from mjhmc_numba import process as process_module
 from mjhmc_numba import reference
 from mjhmc_numba.kernel.jump import move, ring
-from mjhmc_numba.kernel.ladder import look, refresh
+from mjhmc_numba.kernel.ladder import neighbour_energy, refresh
 from mjhmc_numba.kernel.layout import EVENT_F, EVENT_L
 from tests.kernel.processes import (
     COLUMN,
@@ -34,21 +34,21 @@ def gradients_of(process, action, *arguments):
 
 def test_a_new_rung_costs_num_steps_times_stages_gradients(target):
     process = started(target, settings(), tuned(NDIM, num_steps=4, integrator="three_stage"), 1)
-    assert gradients_of(process, look, 1) == 12
-    assert gradients_of(process, look, -1) == 12
+    assert gradients_of(process, neighbour_energy, 1) == 12
+    assert gradients_of(process, neighbour_energy, -1) == 12
 
 
 def test_known_rungs_cost_nothing(target):
     process = started(target, settings(), tuned(NDIM, num_steps=2), 1)
     for _ in range(10):
-        assert gradients_of(process, look, 1) == 2
+        assert gradients_of(process, neighbour_energy, 1) == 2
         assert gradients_of(process, move, EVENT_L) == 0
     assert gradients_of(process, move, EVENT_F) == 0
     for _ in range(10):
-        assert gradients_of(process, look, -1) == 0
+        assert gradients_of(process, neighbour_energy, -1) == 0
         assert gradients_of(process, move, EVENT_L) == 0
     assert process["here"] == 0
-    assert gradients_of(process, look, -1) == 2
+    assert gradients_of(process, neighbour_energy, -1) == 2
 
 
 def test_every_rung_of_a_ladder_is_computed_once(target):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
+from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.kernel.integrators import kick_and_drift, kick_and_follow
 from mjhmc_numba.kernel.metric import (
     apply_inverse_mass,
@@ -12,7 +13,6 @@ from mjhmc_numba.kernel.metric import (
     pull_to_centre,
     refresh_momentum,
 )
-from mjhmc_numba.metric import Metric
 from tests.kernel.processes import (
     dense_metric,
     low_rank_metric,

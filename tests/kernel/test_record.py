@@ -29,8 +29,7 @@ def values(**changes):
 
 
 def recorded(process):
-    n = process["recorded"]
-    return process.record_x[:n], process.record_holding[:n], process.record_event[:n]
+    return tuple(process.visits())
 
 
 @every_simulation
@@ -101,7 +100,7 @@ def test_a_full_record_stops_the_run_and_loses_nothing(target, simulation, capac
         filled, status = process.run(draws[done:], columns[done:])
         done += filled
         pieces.append([part.copy() for part in recorded(process)])
-        process.state["recorded"] = 0
+        process.clear_record()
         if status == RECORD_FULL:
             stops += 1
         else:

@@ -5,10 +5,11 @@ import pytest
 from numba import njit
 
 from mjhmc_numba import reference
+from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.kernel.layout import STAT_NAMES
-from mjhmc_numba.metric import Metric
-from mjhmc_numba.settings import INTEGRATORS, Settings
+from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
+from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     EXACT_COLUMNS,
     dense_metric,
@@ -134,18 +135,18 @@ def test_kernel_and_twin_record_the_same_jumps(target, simulation):
     twin = reference.run(target.logp_and_grad, np.zeros(NDIM), 50, chosen, values, words(29))
     process = started(target, chosen, values, 29, record=len(twin.jumps) + 1)
     run(process, 50)
-    n = process["recorded"]
-    assert n == len(twin.jumps)
+    visits = process.visits()
+    assert len(visits.x) == len(twin.jumps)
     x, holding, expected, events = zip(*twin.jumps, strict=True)
-    np.testing.assert_allclose(process.record_x[:n], x, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(process.record_holding[:n, 0], holding, rtol=1e-8, atol=1e-10)
-    np.testing.assert_array_equal(process.record_event[:n], ["_LFR".index(e) for e in events])
-    np.testing.assert_allclose(process.record_holding[:n, 1], expected, rtol=1e-8)
+    np.testing.assert_allclose(visits.x, x, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(visits.holding[:, 0], holding, rtol=1e-8, atol=1e-10)
+    np.testing.assert_array_equal(visits.event, ["_LFR".index(e) for e in events])
+    np.testing.assert_allclose(visits.holding[:, 1], expected, rtol=1e-8)
     assert set(events) == {"L", "F", "R"}
 
 
 @pytest.mark.parametrize("simulation", SIMULATIONS[::2], ids=label)
-def test_kernel_and_twin_go_on_equally_after_a_move_by_someone_else(target, simulation):
+def test_kernel_and_twin_go_on_equally_after_a_move_by_another_step_method(target, simulation):
     chosen, values = Settings(**simulation), tuned(NDIM, step_size=0.5)
     process = started(target, chosen, values, 31)
     twin = reference.ReferenceProcess(
@@ -154,8 +155,8 @@ def test_kernel_and_twin_go_on_equally_after_a_move_by_someone_else(target, simu
     rng = np.random.default_rng(1)
     for _ in range(30):
         elsewhere = rng.normal(0.5, 0.5, NDIM)
-        process.settle()
-        twin.settle()
+        process.resolve_flip()
+        twin.resolve_flip()
         process.move(elsewhere)
         twin.move(elsewhere)
         draws, stats = run(process, 2)
@@ -197,12 +198,12 @@ class EagerProcess(reference.ReferenceProcess):
 
     def _ring(self):
         super()._ring()
-        self._settle_flip()
+        self._resolve_flip()
 
 
 @pytest.mark.parametrize("simulation", SIMULATIONS[:9:2], ids=label)
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
-def test_flips_that_are_settled_late_change_no_draw(target, simulation, alpha):
+def test_flips_that_are_resolved_late_change_no_draw(target, simulation, alpha):
     chosen = Settings(**simulation, refresh_alpha=alpha)
     values = tuned(NDIM, step_size=0.7, refresh_rate=0.7)
     eager = EagerProcess(target.logp_and_grad, np.zeros(NDIM), chosen, values, words(47))

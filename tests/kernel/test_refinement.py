@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from mjhmc_numba.kernel.ladder import look, place, rung
-from mjhmc_numba.kernel.layout import vector
+from mjhmc_numba.kernel.ladder import energy_of, logp_of, neighbour_energy, place, rung
 from mjhmc_numba.target import as_target
 from tests.kernel.processes import COLUMN, quartic, run, settings, started, tuned
 
@@ -37,11 +36,11 @@ def stand_at(p, position, momentum):
 
 @njit
 def write_neighbour(p, side, out):
-    _, out[H] = look(p, side)
+    _, out[H] = neighbour_energy(p, side)
     x, v, _, _, _ = rung(p, side)
     out[X] = x[0]
     out[V] = v[0]
-    out[LOGP] = vector(p.logp, p.capacity)[side & (p.capacity - 1)]
+    out[LOGP] = logp_of(p, side)
 
 
 @njit
@@ -50,7 +49,7 @@ def sweep(state, positions, momenta, energy, ahead, behind):
     p = state[0]
     for k in range(positions.size):
         stand_at(p, positions[k : k + 1], momenta[k])
-        energy[k] = vector(p.energy, p.capacity)[0]
+        energy[k] = energy_of(p, 0)
         write_neighbour(p, 1, ahead[k])
         write_neighbour(p, -1, behind[k])
 

@@ -12,7 +12,7 @@ RECORD = ("kernel/test_record.py",)
 CLOCKS = ("kernel/test_clocks.py",)
 REFINEMENT = ("kernel/test_refinement.py",)
 FAULTS = ("kernel/test_faults.py",)
-CHART = ("kernel/test_chart.py",)
+REPARAMETRISATION = ("kernel/test_reparametrisation.py",)
 
 
 class Mutant(NamedTuple):
@@ -155,15 +155,15 @@ MUTANTS = (
     Mutant(
         "momentum root with the wrong sign",
         "kernel/metric.py",
-        "_stretch(p, vector(p.root, p.rank), z, v)",
-        "_stretch(p, vector(p.stretch, p.rank), z, v)",
+        "_apply_factors(p, _root_mass_factors(p), z, v)",
+        "_apply_factors(p, _inverse_mass_factors(p), z, v)",
         METRIC,
     ),
     Mutant(
         "pull of the harmonic integrator off",
         "kernel/metric.py",
-        "_stretch(p, vector(p.shrink, p.rank), z, out)",
-        "_stretch(p, vector(p.root, p.rank), z, out)",
+        "_apply_factors(p, _mass_factors(p), z, out)",
+        "_apply_factors(p, _root_mass_factors(p), z, out)",
     ),
     Mutant(
         "only the last directions count",
@@ -218,7 +218,7 @@ MUTANTS = (
         "stale acceleration",
         "kernel/integrators.py",
         "                apply_inverse_mass(p, grad, acceleration)\n            kick",
-        "                apply_inverse_mass(p, x, scratch(p, 0))\n            kick",
+        "                apply_inverse_mass(p, x, scratch(p, PULL_ROW))\n            kick",
         INTEGRATORS,
     ),
     Mutant(
@@ -318,14 +318,14 @@ MUTANTS = (
         "p.here += 1",
     ),
     Mutant(
-        "full ring buffer forgets the wrong end",
+        "full buffer forgets the wrong end",
         "kernel/ladder.py",
         "            p.low += 1\n        else:\n            p.high -= 1\n    level",
         "            p.high -= 1\n        else:\n            p.low += 1\n    level",
         LADDER,
     ),
     Mutant(
-        "full ring buffer forgets nothing",
+        "full buffer forgets nothing",
         "kernel/ladder.py",
         "if p.high - p.low + 1 == p.capacity:",
         "if p.high - p.low + 1 < 0:",
@@ -346,8 +346,8 @@ MUTANTS = (
     Mutant(
         "stale gradient after a move",
         "kernel/ladder.py",
-        "raised, logp = feel(p, point)",
-        "raised, logp = feel(p, (x, v, scratch(p, 3), velocity, scratch(p, 4)))",
+        "raised, logp = evaluate_force(p, point)",
+        "raised, logp = evaluate_force(p, (x, v, scratch_point(p)[2], velocity, point[4]))",
     ),
     Mutant(
         "divergences not counted",
@@ -378,22 +378,22 @@ MUTANTS = (
         "u = uniform(random_stream(p))",
     ),
     Mutant(
-        "unsettled flip dropped by a partial refresh",
+        "pending flip dropped by a partial refresh",
         "kernel/clock.py",
-        "if p.refresh_alpha > 0.0 and settle_flip(p):",
-        "if p.refresh_alpha > 2.0 and settle_flip(p):",
+        "if p.refresh_alpha > 0.0 and resolve_flip(p):",
+        "if p.refresh_alpha > 2.0 and resolve_flip(p):",
     ),
     Mutant(
-        "unsettled flip dropped at a ring",
+        "pending flip dropped at a ring",
         "kernel/jump.py",
-        "    if p.unsettled_u < p.unsettled_g + flip_rate(p.unsettled_g, g_behind):",
-        "    if p.unsettled_u < p.unsettled_g:",
+        "    if p.pending_u < p.pending_g + flip_rate(p.pending_g, g_behind):",
+        "    if p.pending_u < p.pending_g:",
     ),
     Mutant(
         "flip decided with a smaller u",
         "kernel/jump.py",
-        "        p.unsettled_u = u\n",
-        "        p.unsettled_u = 0.9 * u\n",
+        "        p.pending_u = u\n",
+        "        p.pending_u = 0.9 * u\n",
     ),
     Mutant(
         "refreshes half as often",
@@ -510,54 +510,54 @@ MUTANTS = (
         "acceptance = math.exp(min(0.0, ratio))",
         "acceptance = math.exp(min(0.0, 2.0 * ratio))",
     ),
-    # Charts.
+    # Reparametrisations.
     Mutant(
         "no log volume in the density",
         "kernel/density.py",
         "return False, out[0] + log_volume",
         "return False, out[0] + 0.0 * log_volume",
-        CHART,
+        REPARAMETRISATION,
     ),
     Mutant(
         "no slope of the log volume",
-        "kernel/chart.py",
-        "scale[i] = by_shift[i] * (z[rows[i]] + shift[i]) + 1.0",
-        "scale[i] = by_shift[i] * (z[rows[i]] + shift[i]) + 0.99",
-        CHART,
+        "kernel/reparametrisation.py",
+        "scale[i] = by_shift[i] * (z[children[i]] + shift[i]) + 1.0",
+        "scale[i] = by_shift[i] * (z[children[i]] + shift[i]) + 0.99",
+        REPARAMETRISATION,
     ),
     Mutant(
         "the slope of the scale forgets the shift",
-        "kernel/chart.py",
-        "scale[i] = by_shift[i] * (z[rows[i]] + shift[i]) + 1.0",
-        "scale[i] = by_shift[i] * z[rows[i]] + 1.0",
-        CHART,
+        "kernel/reparametrisation.py",
+        "scale[i] = by_shift[i] * (z[children[i]] + shift[i]) + 1.0",
+        "scale[i] = by_shift[i] * z[children[i]] + 1.0",
+        REPARAMETRISATION,
     ),
     Mutant(
         "a bend of the wrong slope",
-        "kernel/chart.py",
+        "kernel/reparametrisation.py",
         "(2.0 * slope_middle - slope_low - slope_high) / width",
         "(1.9 * slope_middle - slope_low - slope_high) / width",
-        CHART,
+        REPARAMETRISATION,
     ),
     Mutant(
-        "the inverse of a chart forgets the shift",
-        "kernel/chart.py",
-        "z[rows[i]] = (x[rows[i]] - location[i]) / scale[i] - shift[i]",
-        "z[rows[i]] = (x[rows[i]] - location[i]) / scale[i]",
-        CHART,
+        "the inverse forgets the shift",
+        "kernel/reparametrisation.py",
+        "z[children[i]] = (x[children[i]] - location[i]) / scale[i] - shift[i]",
+        "z[children[i]] = (x[children[i]] - location[i]) / scale[i]",
+        REPARAMETRISATION,
     ),
     Mutant(
-        "movers do not feel the shift",
-        "kernel/chart.py",
-        "grad[movers[q]] += _product(_coefficients(p, p.chart_shift, 1 + q), by_shift)",
-        "grad[movers[q]] += 0.0 * _product(_coefficients(p, p.chart_shift, 1 + q), by_shift)",
-        CHART,
+        "location parents without the shift",
+        "kernel/reparametrisation.py",
+        "grad[parent] += _product(_shift_coefficients(p, 1 + q), by_shift)",
+        "grad[parent] += 0.0 * _product(_shift_coefficients(p, 1 + q), by_shift)",
+        REPARAMETRISATION,
     ),
     Mutant(
-        "draws in the coordinates of the chart",
+        "draws in the coordinates of the process",
         "kernel/density.py",
-        "        return to_density(p, x, out)\n    for j",
-        "        to_density(p, x, out)\n    for j",
-        CHART,
+        "        return forward(p, x, out)\n    for j",
+        "        forward(p, x, out)\n    for j",
+        REPARAMETRISATION,
     ),
 )

@@ -37,7 +37,7 @@ TESTS = (
     "tests/kernel/test_random.py",
     "tests/kernel/test_refinement.py",
     "tests/kernel/test_faults.py",
-    "tests/kernel/test_chart.py",
+    "tests/kernel/test_reparametrisation.py",
     "tests/statistical/test_compound.py",
 )
 

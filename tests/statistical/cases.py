@@ -8,9 +8,9 @@ import numpy as np
 from scipy import integrate, special, stats
 
 from mjhmc_numba import targets
-from mjhmc_numba.metric import Metric
-from mjhmc_numba.settings import Tuned
+from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.targets import Distribution
+from mjhmc_numba.tuned import Tuned
 
 
 class Case(NamedTuple):

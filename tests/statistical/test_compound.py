@@ -37,7 +37,7 @@ def test_moving_on_from_the_same_point_leaves_the_target_invariant(
     draws, stats = np.empty((DRAWS, 1)), np.empty((DRAWS, len(STAT_NAMES)))
     for n in range(DRAWS):
         process.run(draws[n : n + 1], stats[n : n + 1])
-        process.settle()
+        process.resolve_flip()
         process.move(draws[n])
     x = draws[:, 0]
     assert abs(batch_z(x, 0.0)) < 5

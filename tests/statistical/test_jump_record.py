@@ -30,8 +30,7 @@ def recorded(request, seeds):
     # Long steps: rates, and so holding times, differ from state to state.
     process = started(target, settings, CASE.tuned(step_size=1.3), seed, mean, record=10 * DRAWS)
     draws, _ = run(process, DRAWS)
-    n = process["recorded"]
-    return draws, process.record_x[:n], process.record_holding[:n]
+    return draws, *process.visits()[:2]
 
 
 def functions(x):

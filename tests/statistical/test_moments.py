@@ -9,8 +9,8 @@ from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
-from tests.charts import random_chart
 from tests.kernel.processes import own_bounded_g, own_unbounded_g
+from tests.reparametrisations import random_reparametrisation
 from tests.statistical.cases import CASES
 from tests.statistical.estimates import batch_means, batch_z
 
@@ -94,13 +94,15 @@ def test_moments_and_tails(seeds, compiled, name, simulation):
 
 @every_case
 @pytest.mark.parametrize("simulation", ["metropolis_regular", "sqrt", "refined"])
-def test_moments_and_tails_in_any_chart(seeds, compiled, name, simulation):
+def test_moments_and_tails_in_any_reparametrisation(seeds, compiled, name, simulation):
     """One that suits none of the targets, though not so little that its chains creep."""
     case, (settings, integrator) = CASES[name], SIMULATIONS[simulation]
     seed = seeds(53, list(CASES).index(name), list(SIMULATIONS).index(simulation))
     ndim = case.distribution.ndim
-    chart = random_chart(ndim, movers=ndim - 2, size=0.1)
-    tuned = case.tuned(integrator, chart=chart, step_size=0.8 * case.step_size)
+    reparametrisation = random_reparametrisation(ndim, location_parents=ndim - 2, size=0.1)
+    tuned = case.tuned(
+        integrator, reparametrisation=reparametrisation, step_size=0.8 * case.step_size
+    )
     draws = chains_of(compiled(name), case, Settings(**settings), tuned, seed)
     assert_statistics(case, draws)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mjhmc_numba import targets
-from mjhmc_numba.metric import Metric
+from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.warmup import metric as tuner
 
 
@@ -188,8 +188,8 @@ def test_noise_does_not_lengthen_the_slowest_scale(seeds):
 
 def test_draws_that_creep_do_not_lengthen_the_slowest_scale(seeds):
     # A common factor of all draws: far too wide a sample of a Gaussian, as its gradients show.
-    creeping = 4.0 * np.random.default_rng(seeds(92)).normal(size=(120, 1)) * np.ones(10)
-    x = creeping + np.random.default_rng(seeds(93)).normal(size=(120, 10))
+    slow = 4.0 * np.random.default_rng(seeds(92)).normal(size=(120, 1)) * np.ones(10)
+    x = slow + np.random.default_rng(seeds(93)).normal(size=(120, 10))
     unit = Metric.diagonal(np.ones(10))
     assert tuner.slowest_scale(unit, x, -x) < 2.0
     # The same draws where they are not too wide.

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.warmup import history as history_module
 from mjhmc_numba.warmup.history import History
@@ -69,18 +70,19 @@ def test_early_trajectories_have_at_least_the_rungs_that_are_asked_for():
 def filled(ndim, most, n, logp=None):
     history = History(ndim, most)
     for k in range(n):
-        history.append(np.full(ndim, k), np.full(ndim, -k), 0.0 if logp is None else logp[k])
+        level = 0.0 if logp is None else logp[k]
+        history.append(Draws(np.full(ndim, k), np.full(ndim, -k), level))
     return history
 
 
 @pytest.fixture
 def small_memory(monkeypatch):
     monkeypatch.setattr(history_module, "NUMBERS", 64)
-    monkeypatch.setattr(history_module, "FEWEST", 8)
+    monkeypatch.setattr(history_module, "FEWEST_KEPT", 8)
 
 
 def test_all_draws_are_kept_where_they_fit():
-    x, grad, logp = filled(2, 100, 37).newest(1000)
+    x, grad, logp, _ = filled(2, 100, 37).newest(1000)
     np.testing.assert_array_equal(x[:, 0], np.arange(37))
     np.testing.assert_array_equal(grad[:, 1], -np.arange(37))
     assert logp.shape == (37,)
@@ -90,28 +92,28 @@ def test_all_draws_are_kept_where_they_fit():
 def test_the_newest_draws_are_kept_in_order_where_memory_is_bounded(small_memory, n):
     history = filled(4, 10_000, n)
     assert history.capacity == 16
-    x, _, _ = history.newest(1000)
+    x, _, _, _ = history.newest(1000)
     np.testing.assert_array_equal(x[:, 0], np.arange(max(n - 16, 0), n))
     np.testing.assert_array_equal(history.newest(3)[0][:, 0], np.arange(n - 3, n))
 
 
 def test_memory_is_bounded_but_for_a_few_draws():
-    assert History(10**6, 1000).capacity == history_module.FEWEST
+    assert History(10**6, 1000).capacity == history_module.FEWEST_KEPT
     assert History(10, 10**9).capacity * 10 <= history_module.NUMBERS
     assert History(10**6, 5).capacity == 5
 
 
 def test_the_stationary_part_is_the_newest_share():
-    x, _, _ = filled(1, 200, 100).stationary_part(window=20, share=0.6)
+    x, _, _, _ = filled(1, 200, 100).stationary_part(window=20, share=0.6)
     np.testing.assert_array_equal(x[:, 0], np.arange(40, 100))
-    x, _, _ = filled(1, 200, 100).stationary_part(window=80, share=0.6)
+    x, _, _, _ = filled(1, 200, 100).stationary_part(window=80, share=0.6)
     np.testing.assert_array_equal(x[:, 0], np.arange(20, 100))
 
 
 def test_the_burn_in_is_cut():
     logp = np.zeros(100)
     logp[:70] = -1e6 * np.linspace(1, 0.5, 70)
-    x, _, kept = filled(1, 200, 100, logp).stationary_part(window=60, share=0.6)
+    x, _, kept, _ = filled(1, 200, 100, logp).stationary_part(window=60, share=0.6)
     np.testing.assert_array_equal(x[:, 0], np.arange(70, 100))
     np.testing.assert_array_equal(kept, 0.0)
 
@@ -119,15 +121,15 @@ def test_the_burn_in_is_cut():
 def test_usual_fluctuations_are_no_burn_in(seeds):
     d = 50
     logp = -0.5 * np.random.default_rng(seeds(95)).chisquare(d, 100)
-    x, _, _ = filled(d, 200, 100, logp).stationary_part(window=40, share=1.0)
+    x, _, _, _ = filled(d, 200, 100, logp).stationary_part(window=40, share=1.0)
     assert len(x) == 100
 
 
 def test_some_draws_are_left_even_where_all_look_like_burn_in():
     logp = -np.logspace(8, 0, 50)[::1]
-    x, _, _ = filled(1, 100, 50, logp).stationary_part(window=10, share=0.6)
+    x, _, _, _ = filled(1, 100, 50, logp).stationary_part(window=10, share=0.6)
     assert 3 <= len(x) <= 50
-    x, _, _ = filled(1, 100, 3, -np.array([1e9, 1e8, 0.0])).stationary_part(window=3, share=0.6)
+    x, _, _, _ = filled(1, 100, 3, -np.array([1e9, 1e8, 0.0])).stationary_part(window=3, share=0.6)
     assert len(x) >= 1
 
 
@@ -136,8 +138,8 @@ def test_a_saved_history_goes_on_as_if_never_saved(small_memory):
     other = load(History, save(history))
     for k in (37, 38):
         for one in (history, other):
-            one.append(np.full(4, k), np.full(4, -k), math.pi)
-    for mine, theirs in zip(history.newest(1000), other.newest(1000), strict=True):
+            one.append(Draws(np.full(4, k), np.full(4, -k), math.pi))
+    for mine, theirs in zip(history.newest(1000)[:3], other.newest(1000)[:3], strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert history.total == other.total
 

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from mjhmc_numba import targets
+from mjhmc_numba.coordinates import Draws, Metric
 from mjhmc_numba.kernel.layout import STAT_NAMES
-from mjhmc_numba.metric import Metric
-from mjhmc_numba.process import Process, random_words
+from mjhmc_numba.process import Process, Snapshot, random_words
+from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.tuner import first_guess
+from tests.reparametrisations import random_reparametrisation
 from tests.synthetic import autoregression
 
 GIVEN = {
@@ -23,7 +25,7 @@ GIVEN = {
 }
 
 
-def warm_up(target, settings, tune, seed, x0=None, watch=None, spread=0.0):
+def warm_up(target, settings, tune, seed, x0=None, watch=None, spread=0.0, density_changes=False):
     """A process after its warm-up; `watch` is called after every draw.
 
     It starts at x0; other starts are within `spread` of that, or within 1.
@@ -31,7 +33,8 @@ def warm_up(target, settings, tune, seed, x0=None, watch=None, spread=0.0):
     process = Process(target, settings, first_guess(settings, target.ndim), random_words(seed))
     process.start(np.full(target.ndim, 0.5) if x0 is None else x0)
     region = Region(process.x.copy(), spread)
-    tuner = Tuner(settings, target.ndim, tune, np.random.default_rng(seed), region)
+    rng = np.random.default_rng(seed)
+    tuner = Tuner(settings, target.ndim, tune, rng, region, density_changes=density_changes)
     tuner.begin(process)
     draw, stats = np.empty((1, target.ndim)), np.empty((1, len(STAT_NAMES)))
     for _ in range(tune):
@@ -134,16 +137,16 @@ def test_a_warm_up_ends_with_the_users_own_caps(seeds):
 @pytest.mark.parametrize(
     ("rho", "given", "times"), [(0.0, {}, 1), (0.95, {}, 4), (0.95, {"draw_interval": 2.0}, 1)]
 )
-def test_draws_that_creep_are_taken_further_apart(rho, given, times, seeds):
+def test_draws_that_mix_slowly_are_taken_further_apart(rho, given, times, seeds):
     settings = Settings(integrator="leapfrog", **given)
     process, tuner = warm_up(as_target(targets.gaussian([1.0, 1.0])), settings, 400, seeds(112))
     before = process.tuned.draw_interval
     x = autoregression([rho, 0.0], 200, np.random.default_rng(seeds(113)), chains=1)[0]
     for row in x:
-        tuner.history.append(row, -row, 0.0)
+        tuner.history.append(Draws(row, -row, 0.0))
     # Draws of the final window alone do not decide it, nor do those before it alone.
-    for forgets, apart in ((1e6, times), (1.0, 1)):
-        tuner.forgets = forgets
+    for gradients, apart in ((1e6, times), (1.0, 1)):
+        tuner.gradients_per_independent = gradients
         tuner._freeze(process, process.tuned, len(x))
         assert process.tuned.draw_interval == apart * before
 
@@ -155,7 +158,7 @@ def test_draws_along_other_paths_do_not_tell_how_far_apart_the_last_are(
     """In many dimensions, where the draws before the final window count as well."""
     rng = np.random.default_rng(seeds(212))
     tuner = Tuner(Settings(), 500, 1000, rng, Region.anywhere(500))
-    tuner.forgets = 1e4
+    tuner.gradients_per_independent = 1e4
     tuned = first_guess(Settings(), 500).replace(integrator=integrator)
     x = autoregression(np.full(500, -0.3), 200, rng, chains=1)[0]
     apart = tuner._with_draws_apart(tuned, x).draw_interval / tuned.draw_interval
@@ -170,7 +173,7 @@ def test_a_refresh_rate_that_the_last_draws_contradict_has_not_settled(seeds):
     x = np.random.default_rng(seeds(115)).normal(size=(48, 2))
     for widened, settled in ((1.0, True), (10.0, False)):
         for row in widened * x:
-            tuner.history.append(row, -row / widened**2, 0.0)
+            tuner.history.append(Draws(row, -row / widened**2, 0.0))
         tuner._freeze(process, process.tuned, len(x))
         assert process.tuned.settled is settled
 
@@ -192,6 +195,56 @@ def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_mad
     assert process.tuned.integrator != "harmonic"
     (all_draws, _), (earlier, points) = tried
     before_last = draws[: -tuner.plan[-1].draws]
-    np.testing.assert_array_equal([x for x, _, _ in points], before_last[-len(points) :])
-    assert len(points) > 10
+    np.testing.assert_array_equal(points.x, before_last[-len(points.x) :])
+    assert len(points.x) > 10
     assert not np.allclose(earlier.covariance(), all_draws.covariance(), rtol=1e-6)
+
+
+def test_integrators_are_tried_on_the_density_as_it_is_now_in_coordinates_that_were_given(
+    monkeypatch, seeds
+):
+    """Beside other step methods, where what was seen of the density may no longer be so."""
+    tried = []
+
+    def collect(process, tuned, points, slowest):
+        tried.append(points)
+        return tuned
+
+    monkeypatch.setattr("mjhmc_numba.warmup.tuner.try_stages", collect)
+    target = as_target(targets.log_gamma([1.0, 4.0, 2.0], 3))
+    other = random_reparametrisation(3)
+    settings = Settings(reparametrisation=other)
+    _, tuner = warm_up(target, settings, 80, seeds(129), density_changes=True)
+    (points,) = tried
+    assert points.coordinates is other
+    seen = tuner.history.newest(80).x
+    for z, grad, logp, _ in points.one_by_one():
+        x = other.to_x(z)
+        assert np.abs(seen - x).max(axis=1).min() < 1e-12
+        logp_x, grad_x = target.logp_and_grad(x)
+        assert logp == pytest.approx(logp_x + other.log_volume(x), rel=1e-12)
+        np.testing.assert_allclose(grad, other.gradient_to_z(x, grad_x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_a_warm_up_that_is_saved_and_loaded_goes_on_in_the_same_way(every, seeds):
+    target, settings = as_target(targets.funnel(4, 1.5)), Settings()
+
+    def ended(is_saved):
+        start, rng = np.full(4, 0.5), np.random.default_rng(seeds(131))
+        process = Process(target, settings, first_guess(settings, 4), random_words(seeds(130)))
+        process.start(start)
+        tuner = Tuner(settings, 4, 210, rng, Region(start, 1.0))
+        tuner.begin(process)
+        draw, stats = np.empty((1, 4)), np.empty((1, len(STAT_NAMES)))
+        for k in range(210):
+            if is_saved and k % every == 0:
+                saved = save((process.snapshot(), tuner))
+                process = Process.resume(target, settings, load(Snapshot, saved[0]))
+                tuner = load(Tuner, saved[1], settings=settings)
+                np.testing.assert_equal(save((process.snapshot(), tuner)), saved)
+            process.run(draw, stats)
+            tuner.update(process, stats[0])
+        return save((process.snapshot(), tuner))
+
+    np.testing.assert_equal(ended(is_saved=True), ended(is_saved=False))

@@ -1,4 +1,4 @@
-"""Several ways down from a start far out."""
+"""Several starts: short runs from dispersed points."""
 
 import functools
 import math
@@ -8,24 +8,25 @@ import pytest
 from numba import njit
 
 from mjhmc_numba import targets
+from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import tuner as tuner_module
+from mjhmc_numba.warmup.multistart import Multistart, end_level
 from mjhmc_numba.warmup.start import Region
-from mjhmc_numba.warmup.ways import Way, Ways
 from tests.warmup.test_tuner import warm_up
 
 
-def way(end, ndim=2, n=24):
-    return Way(np.zeros((n, ndim)), np.zeros((n, ndim)), np.full(n, float(end)))
+def ended_at(end, ndim=2, n=24):
+    return Draws(np.zeros((n, ndim)), np.zeros((n, ndim)), np.full(n, float(end)))
 
 
-def ways(*ends, start=-1e4):
+def multistart(*ends, start=-1e4):
     """Two-dimensional: ends 20 apart are far apart, those 5 apart are alike."""
-    tried = Ways(Region.anywhere(2), start)
+    tried = Multistart(Region.anywhere(2), start)
     for end in ends:
-        tried.add(way(end))
+        tried.add(ended_at(end))
     return tried
 
 
@@ -37,40 +38,40 @@ def ways(*ends, start=-1e4):
         ((0, -30, -1, -2), False),
         ((0, -30, -35, -1, -2), True),
         ((-30, -30, -30, -30, 0), True),
-        ((0, -30, -60, -1, -2), False),  # the third has not come down
+        ((0, -30, -60, -1, -2), False),  # the third has not burnt in
         ((0, -30, -60, -1, -2, -3), True),
         ((0, -60, -60, -60, -60, -60, -60), False),
         ((0, -60, -60, -60, -60, -60, -60, -60), True),
     ],
 )
-def test_five_that_came_down_are_enough_from_a_start_far_out(ends, enough):
-    assert ways(*ends).enough == enough
+def test_five_that_burnt_in_are_enough_from_a_start_far_out(ends, enough):
+    assert multistart(*ends).enough == enough
 
 
 @pytest.mark.parametrize(
     ("ends", "enough"), [((0,), False), ((0, -5), False), ((0, -5, 0), True), ((0, -60, 0), False)]
 )
 def test_three_are_enough_from_a_start_that_is_not_far_out(ends, enough):
-    assert ways(*ends, start=-15).enough == enough
-    assert not ways(*ends, start=-25).enough
+    assert multistart(*ends, start=-15).enough == enough
+    assert not multistart(*ends, start=-25).enough
 
 
 @pytest.mark.parametrize(
     ("ends", "best"), [((0, -5), 0), ((-5, 0), 0), ((-30, 0), 1), ((-30, -3, 0), 1)]
 )
 def test_the_first_of_the_highest_is_taken(ends, best):
-    tried = ways(*ends)
+    tried = multistart(*ends)
     assert tried.best is tried.tried[best]
 
 
 def test_other_starts_are_in_the_region_and_finite(seeds):
-    tried = Ways(Region(np.array([5.0, -5.0]), 0.5), 0.0)
+    tried = Multistart(Region(np.array([5.0, -5.0]), 0.5), 0.0)
     rng = np.random.default_rng(seeds(180))
     seen = []
 
     def evaluate(x):
         seen.append(x)
-        return (0.0 if len(seen) % 2 == 0 else -math.inf), np.zeros(2)
+        return Draws(x, np.zeros(2), 0.0 if len(seen) % 2 == 0 else -math.inf)
 
     for _ in range(20):
         x = tried.another_start(rng, evaluate, None)
@@ -79,16 +80,18 @@ def test_other_starts_are_in_the_region_and_finite(seeds):
     away = np.abs(np.array(seen) - [5.0, -5.0])
     assert 0.4 < away.max() <= 0.5
     otherwise = np.ones(2)
-    assert tried.another_start(rng, lambda x: (math.nan, np.zeros(2)), otherwise) is otherwise
+    assert (
+        tried.another_start(rng, lambda x: Draws(x, np.zeros(2), math.nan), otherwise) is otherwise
+    )
 
 
-def test_ways_are_saved_whole():
-    tried = ways(-30, 0)
-    again = load(Ways, save(tried))
+def test_runs_are_saved_whole():
+    tried = multistart(-30, 0)
+    again = load(Multistart, save(tried))
     assert again.logp == tried.logp
     assert again.region.spread == tried.region.spread
     np.testing.assert_array_equal(again.region.centre, tried.region.centre)
-    assert [w.end for w in again.tried] == [-30, 0]
+    assert [end_level(run) for run in again.tried] == [-30, 0]
     assert not again.enough
 
 
@@ -96,7 +99,7 @@ def test_the_warm_up_stays_as_long_as_asked(seeds):
     target = as_target(targets.gaussian([0.01, 0.02]))
     _, tuner = warm_up(target, Settings(), 300, seeds(181), x0=np.array([3.0, 3.0]))
     assert tuner.is_done
-    # Draws of the ways that were not taken, 10 each, are forgotten.
+    # Draws of the starts that were not taken, 10 each, are forgotten.
     kept = tuner.history.total
     assert kept == 260
     assert sum(window.draws for window in tuner.plan) == kept
@@ -117,7 +120,7 @@ def test_fewer_chains_end_in_a_minor_mode(seeds, monkeypatch):
     target = as_target(two_modes, 2)
     minor = {}
     for most in (1, 5):
-        monkeypatch.setattr(tuner_module, "Ways", functools.partial(Ways, most=most))
+        monkeypatch.setattr(tuner_module, "Multistart", functools.partial(Multistart, most=most))
         minor[most] = 0
         for chain in range(400):
             x0 = np.array([-2.0, 60.0])  # on the ridge between the two
@@ -127,7 +130,7 @@ def test_fewer_chains_end_in_a_minor_mode(seeds, monkeypatch):
     assert minor[5] < 0.75 * minor[1]
 
 
-def test_other_ways_begin_where_chains_start(seeds):
+def test_other_starts_begin_where_chains_start(seeds):
     """From a start in the basin of the minor mode: others near by lead there too."""
     target, minor = as_target(two_modes, 2), {}
     for spread in (0.0, 30.0):

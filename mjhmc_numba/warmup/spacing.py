@@ -8,8 +8,15 @@ import numpy as np
 
 from mjhmc_numba.convergence import effective_size, slowest_dimensions
 
-__all__ = ["agreed", "forgetting", "lengthening", "slowness", "thinning"]
+__all__ = [
+    "agreed",
+    "autocorrelation_time",
+    "draw_spacing",
+    "largest_autocorrelation",
+    "lengthening",
+]
 
+# Chosen by trial on the models of the benchmark.
 ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and how much at most
 # Of an independent draw that one should be worth, and what it is made where it is not; how many
 # times further apart for it, at most. In many dimensions both are more: the largest R-hat of all is
@@ -19,11 +26,11 @@ MADE_WORTH, MOST = 0.5, 4.0
 FEW_DIMENSIONS, MADE_WORTH_MORE, MOST_MORE = 50, 0.1, 1.0  # for ten times as many
 
 
-def slowness(x: np.ndarray, lag: int) -> float:
+def largest_autocorrelation(x: np.ndarray, lag: int) -> float:
     """The largest autocorrelation over the dimensions, at a lag in draws.
 
-    Near a Gaussian it is negative or small: a refresh length forgets the start. It comes close
-    to 1 where the chain creeps.
+    Near a Gaussian it is negative or small: a refresh length time the start. It comes close
+    to 1 where the chain mixes slowly.
 
     Parameters
     ----------
@@ -49,8 +56,8 @@ def lengthening(alike: float) -> float:
     return float(np.clip(1.0 + 5.0 * (alike - ALIKE), 1.0, LONGEST))
 
 
-def forgetting(x: np.ndarray) -> float:
-    """Draws after which the slowest dimension has forgotten where it was.
+def autocorrelation_time(x: np.ndarray) -> float:
+    """The integrated autocorrelation time of the slowest dimension, in draws.
 
     Parameters
     ----------
@@ -66,7 +73,7 @@ def _tenfold(ndim: int) -> float:
 
 
 def agreed(one: float, other: float, ndim: int) -> float:
-    """How slowly draws forget, by two estimates: the smaller, as few draws easily look alike. In
+    """The autocorrelation time by two estimates: the smaller, as few draws easily look alike. In
     many dimensions their geometric mean, as there draws too close together cost more than apart.
     """
     low, high = sorted((one, other))
@@ -74,14 +81,14 @@ def agreed(one: float, other: float, ndim: int) -> float:
     return low ** (1.0 - share) * high**share
 
 
-def thinning(forgets: float, ndim: int) -> int:
-    """How many times as far apart draws should be that forget so slowly.
+def draw_spacing(time: float, ndim: int) -> int:
+    """How many times as far apart draws with this autocorrelation time should be.
 
     A draw that is not worth a third of an independent one in the slowest dimension should be worth
     half of one, or more in many dimensions; it may cost several times the gradients for it.
     """
-    if WORTH * forgets < 1.0:
+    if WORTH * time < 1.0:
         return 1
     tenfold = _tenfold(ndim)
-    wanted = (MADE_WORTH + MADE_WORTH_MORE * tenfold) * forgets
+    wanted = (MADE_WORTH + MADE_WORTH_MORE * tenfold) * time
     return round(min(max(wanted, 1.0), MOST + MOST_MORE * tenfold))

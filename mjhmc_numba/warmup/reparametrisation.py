@@ -1,14 +1,15 @@
-r"""A chart from draws and gradients, for given drivers.
+r"""A reparametrisation from draws and gradients, for given parents.
 
 In coordinates that suit the sampler the target is nearly standard normal, z = -grad. So location l,
-shift t and log scale s of each row are fitted such that the mean of
+shift t and log scale s of each child are fitted such that the mean of
 
 .. math:: (e^{-s} (x - l) - t)^2 + (e^s \nabla_x\log\pi)^2
 
-is smallest (the Fisher divergence from a standard normal, up to a constant). For given l and t this
-is convex in the coefficients of s. For given s, :math:`x + e^{2 s} \nabla_x\log\pi` is where the
-row would lie if its dimension were normal given the others, and l and t are fitted to that. What of
-the coefficients is noise is told by how they spread over the rows.
+is smallest (the Fisher divergence from a standard normal, up to a constant; the measure that nutpie
+has for its metric, see metric.py). For given l and t this is convex in the coefficients of s. For
+given s, :math:`x + e^{2 s} \nabla_x\log\pi` is where the child would lie if its dimension were
+normal given the others, and l and t are fitted to that. What of the coefficients is noise is told
+by how they spread over the children (James and Stein 1961).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mjhmc_numba.chart import Chart, features
+from mjhmc_numba.coordinates import Reparametrisation
+from mjhmc_numba.coordinates.reparametrisation import features
 from mjhmc_numba.warmup.metric import diagonal
 
-__all__ = ["BLOCK", "ROUNDS", "TRIAL_ROUNDS", "Drivers", "fit", "in_chart"]
+__all__ = ["BLOCK", "ROUNDS", "TRIAL_ROUNDS", "Parents", "fit", "in_coordinates"]
 
 # Features: constant from so many times the extent of the draws beyond them, with bends of so
 # many standard deviations.
@@ -31,46 +33,57 @@ PULL = 1e-6  # of all coefficients towards 0, so that each is determined
 BLOCK = 8  # draws, of which the next block is nearly independent
 
 
-class Drivers(NamedTuple):
+class Parents(NamedTuple):
     """Dimensions that the scales, and such that the locations of others depend on. A location
-    that is tied is not fitted: it is the sum of the movers, 0 if there is none.
+    that is fixed is not fitted: it is the sum of the location parents, 0 if there is none.
     """
 
-    scalers: tuple[int, ...] = ()
-    movers: tuple[int, ...] = ()
-    tied: bool = False
+    scale: tuple[int, ...] = ()
+    location: tuple[int, ...] = ()
+    fixed_location: bool = False
 
     @property
     def all(self) -> list[int]:
-        return [*self.scalers, *self.movers]
+        return [*self.scale, *self.location]
 
 
-def fit(x: np.ndarray, grad: np.ndarray, drivers: Drivers, rounds: int = ROUNDS) -> Chart:
-    """The chart with these drivers.
+def fit(
+    x: np.ndarray, grad: np.ndarray, parents: Parents, rounds: int = ROUNDS
+) -> Reparametrisation:
+    """The reparametrisation with these parents.
 
     Parameters
     ----------
-    x, grad : (n, d) draws and gradients of the log density there
+    x, grad : (n, d) arrays
+        Draws and gradients of the log density there.
+    parents : Parents
+        What the children, all other dimensions, depend on.
+    rounds : int
+        Of fitting l, t and s in turn.
     """
-    rows = np.setdiff1d(np.arange(x.shape[1]), drivers.all)
-    scalers, movers = (np.array(k, np.int64) for k in (drivers.scalers, drivers.movers))
-    r, g = x[:, rows], grad[:, rows]
-    knots = _knots(x[:, scalers])
-    movers_, features_ = x[:, movers], features(x[:, scalers], knots)
-    by_mover, by_feature = _Basis(movers_), _Basis(features_)
-    by_both = _Basis(np.column_stack([movers_, features_]))
+    children = np.setdiff1d(np.arange(x.shape[1]), parents.all)
+    scale_parents, location_parents = (
+        np.array(k, np.int64) for k in (parents.scale, parents.location)
+    )
+    r, g = x[:, children], grad[:, children]
+    knots = _knots(x[:, scale_parents])
+    values, features_ = x[:, location_parents], features(x[:, scale_parents], knots)
+    by_parent, by_feature = _Basis(values), _Basis(features_)
+    by_both = _Basis(np.column_stack([values, features_]))
     log_scale = _first_log_scale(r, g, by_feature.F)
-    place = _Place(by_mover.F, by_both.F, rows.size, by_mover.sum if drivers.tied else None)
+    place = _Place(
+        by_parent.F, by_both.F, children.size, by_parent.sum if parents.fixed_location else None
+    )
     for _ in range(rounds):
         where = place.fit(r, g, by_feature.F @ log_scale.T)
         scaled = _LogScale(r - where, g, by_feature.F, log_scale)
         log_scale = scaled.coefficients
     log_scale = _shrunk(log_scale, scaled.noise())
-    return Chart(
-        rows,
-        movers,
-        by_mover.raw(place.location),
-        scalers,
+    return Reparametrisation(
+        children,
+        location_parents,
+        by_parent.raw(place.location),
+        scale_parents,
         knots,
         by_feature.raw(log_scale),
         by_both.raw(place.shift),
@@ -78,7 +91,7 @@ def fit(x: np.ndarray, grad: np.ndarray, drivers: Drivers, rounds: int = ROUNDS)
 
 
 def _knots(u: np.ndarray) -> np.ndarray:
-    """Of the features of drivers u (n, k)."""
+    """Of the features of parents u (n, k)."""
     low, high = u.min(axis=0), u.max(axis=0)
     beyond = BEYOND * (high - low)
     width = np.maximum(BEND * u.std(axis=0), 1e-300)
@@ -142,27 +155,27 @@ def _noise(errors: np.ndarray, curvature: np.ndarray) -> np.ndarray:
 
 
 class _Place:
-    """Where the rows would lie, in units of their scales: e^{-s} l + t, by least squares of l and
-    t in turn. Where s varies little both could do the same; then l does it.
+    """Where the children would lie, in units of their scales: e^{-s} l + t, by least squares of l
+    and t in turn. Where s varies little both could do the same; then l does it.
 
     Parameters
     ----------
     M, B : (n, p) and (n, q), the bases of l and t
-    m : number of rows
-    tied : (p,), the coefficients of l in each row; None: they are fitted
+    m : number of children
+    fixed : (p,), the coefficients of l in each child; None: they are fitted
     """
 
-    def __init__(self, M: np.ndarray, B: np.ndarray, m: int, tied: np.ndarray | None):
+    def __init__(self, M: np.ndarray, B: np.ndarray, m: int, fixed: np.ndarray | None):
         self.M, self.B = M, B
-        self.is_tied = tied is not None
-        self.location = np.tile(np.zeros(M.shape[1]) if tied is None else tied, (m, 1))
+        self.is_fixed = fixed is not None
+        self.location = np.tile(np.zeros(M.shape[1]) if fixed is None else fixed, (m, 1))
         self.shift = np.zeros((m, B.shape[1]))
 
     def fit(self, x: np.ndarray, grad: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """Fit both anew to rows and gradients (n, m) with log scales s; returns l + e^s t."""
+        """Fit both anew to children and gradients (n, m) with log scales s; returns l + e^s t."""
         M, B, inverse = self.M, self.B, np.exp(-s)
         wanted = inverse * x + np.exp(s) * grad
-        if not self.is_tied:
+        if not self.is_fixed:
             self._fit_location(wanted, s)
         rest = wanted - inverse * (M @ self.location.T)
         curvature = np.broadcast_to(B.T @ B / len(x), (x.shape[1], B.shape[1], B.shape[1]))
@@ -210,7 +223,7 @@ def _but_first(p: int) -> np.ndarray:
 
 def _shrunk(coefficients: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Coefficients pulled towards 0, feature by feature: by as much as their noise has of what
-    they spread over the rows (James and Stein). The first is a constant and stays.
+    they spread over the children (James and Stein). The first is a constant and stays.
     """
     signal = np.maximum(np.mean(coefficients**2 - noise, axis=0), 0.0)
     share = signal / np.maximum(signal + noise, 1e-300)
@@ -218,6 +231,12 @@ def _shrunk(coefficients: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return share * coefficients
 
 
-def in_chart(chart: Chart | None, x: np.ndarray, grad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draws and gradients in the coordinates of a chart."""
-    return (x, grad) if chart is None else (chart.to_z(x), chart.gradient_to_z(x, grad))
+def in_coordinates(
+    reparametrisation: Reparametrisation | None, x: np.ndarray, grad: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws and gradients of the density in other coordinates; None: as they are."""
+    return (
+        (x, grad)
+        if reparametrisation is None
+        else (reparametrisation.to_z(x), reparametrisation.gradient_to_z(x, grad))
+    )

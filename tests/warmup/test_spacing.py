@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from mjhmc_numba.warmup.mixing import agreed, forgetting, lengthening, slowness, thinning
+from mjhmc_numba.warmup.spacing import (
+    agreed,
+    autocorrelation_time,
+    draw_spacing,
+    largest_autocorrelation,
+    lengthening,
+)
 from tests.synthetic import autoregression
 
 
@@ -11,16 +17,16 @@ def draws_of(rho, seed, n=4000):
     return autoregression(rho, n, np.random.default_rng(seed), chains=1)[0]
 
 
-def test_slowness_is_the_largest_autocorrelation_at_the_lag(seeds):
+def test_largest_autocorrelation_is_the_largest_autocorrelation_at_the_lag(seeds):
     x = draws_of([0.9, 0.2, -0.8], seeds(190))
-    assert slowness(x, 1) == pytest.approx(0.9, abs=0.05)
-    assert slowness(x, 4) == pytest.approx(0.9**4, abs=0.1)
-    assert slowness(x[:, 2:], 1) == pytest.approx(-0.8, abs=0.06)
+    assert largest_autocorrelation(x, 1) == pytest.approx(0.9, abs=0.05)
+    assert largest_autocorrelation(x, 4) == pytest.approx(0.9**4, abs=0.1)
+    assert largest_autocorrelation(x[:, 2:], 1) == pytest.approx(-0.8, abs=0.06)
 
 
 def test_a_chain_that_stands_still_is_as_slow_as_can_be():
-    assert slowness(np.ones((100, 2)), 1) == 1.0
-    assert thinning(forgetting(np.ones((100, 2))), 2) == 4
+    assert largest_autocorrelation(np.ones((100, 2)), 1) == 1.0
+    assert draw_spacing(autocorrelation_time(np.ones((100, 2))), 2) == 4
 
 
 @pytest.mark.parametrize(
@@ -33,15 +39,15 @@ def test_paths_are_lengthened_where_draws_stay_alike(alike, factor):
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.8])
 def test_draws_until_the_slowest_dimension_forgets(rho, seeds):
     x = draws_of([-0.5, rho, 0.0, -0.9], seeds(191), 20_000)
-    assert forgetting(x) == pytest.approx((1 + rho) / (1 - rho), rel=0.35)
+    assert autocorrelation_time(x) == pytest.approx((1 + rho) / (1 - rho), rel=0.35)
 
 
 @pytest.mark.parametrize(
     ("forgets", "apart"), [(0.3, 1), (1.0, 1), (2.9, 1), (4.0, 2), (6.0, 3), (1e9, 4)]
 )
 def test_draws_that_forget_slowly_are_taken_further_apart(forgets, apart):
-    assert thinning(forgets, 10) == apart
-    assert thinning(forgets, 500) == (1 if apart == 1 else round(min(0.6 * forgets, 5)))
+    assert draw_spacing(forgets, 10) == apart
+    assert draw_spacing(forgets, 500) == (1 if apart == 1 else round(min(0.6 * forgets, 5)))
 
 
 @pytest.mark.parametrize(("ndim", "forgets"), [(2, 4.0), (50, 4.0), (500, 8.0), (10_000, 8.0)])

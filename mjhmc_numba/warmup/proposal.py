@@ -1,4 +1,4 @@
-r"""Whether a Gaussian of the target's own moments does as a guide: the rotation about it.
+r"""A Gaussian of the target's own moments as an independence proposal: the rotation about it.
 
 A quarter turn with a fresh momentum is a draw of that Gaussian q, wherever it begins. What the
 draws of the warm-up say of :math:`w = \log\pi - \log q` tells of such moves before one is made:
@@ -13,19 +13,30 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.metric import Metric
 
-__all__ = ["WIDENED", "Guide", "covers", "enough", "fit", "grows", "is_rough", "moves", "wide"]
+__all__ = [
+    "WIDENED",
+    "Proposal",
+    "covers_draws",
+    "enough",
+    "fit",
+    "is_rough",
+    "moves",
+    "must_widen",
+    "widening",
+]
 
-FEWEST_DRAWS, DRAWS_PER_DIMENSION = 50, 25
+# All constants were chosen by trial on targets with ripples and on the models of the benchmark.
+FEWEST_DRAWS_OF_PROPOSAL, DRAWS_PER_DIMENSION = 50, 25
 # Too wide a Gaussian wastes moves; too narrow a one leaves the chain stuck in the tails. A chain
 # that has seen only a part of the target finds the rest with a wide one.
 WIDENED = 1.25
 WIDER_VOLUME = 4.0
 # Standard deviation of draws, in units of the Gaussian that they were made with: below the first
 # it has found all, above the second there is surely more.
-COVERED, GROWING = 1.0, 1.1
+COVERED, EXCEEDED = 1.0, 1.1
 MANY_TIMES = 4  # as many draws as are enough, by which it may be told more exactly
 DISTINCT = 0.35  # share of draws that are not the one before again
 # Mean squared gradient in units of the Gaussian, in every direction: 1 if that is the target, so
@@ -33,8 +44,8 @@ DISTINCT = 0.35  # share of draws that are not the one before again
 ROUGH = 100.0
 
 
-class Guide(NamedTuple):
-    """A Gaussian to rotate about.
+class Proposal(NamedTuple):
+    """A Gaussian independence proposal: to rotate about it by a quarter turn.
 
     Attributes
     ----------
@@ -50,28 +61,28 @@ class Guide(NamedTuple):
     tail: float
 
     @property
-    def turns(self) -> int:
+    def moves_per_draw(self) -> int:
         """Moves that are worth an independent draw."""
         return max(1, round((2.0 - self.acceptance) / self.acceptance))
 
 
 def enough(ndim: int) -> int:
-    """Draws that tell a Gaussian; half of them do while it grows."""
-    return max(FEWEST_DRAWS, DRAWS_PER_DIMENSION * ndim)
+    """Draws that tell a Gaussian; half of them do while it is widened."""
+    return max(FEWEST_DRAWS_OF_PROPOSAL, DRAWS_PER_DIMENSION * ndim)
 
 
-def covers(metric: Metric, x: np.ndarray, *, again: bool = False) -> bool:
+def covers_draws(metric: Metric, x: np.ndarray, *, again: bool = False) -> bool:
     """Whether a Gaussian has found all of the target: in every direction it is wider than the
     draws that were made with it, and these were not stuck. It may be a little narrow if the one
     before it had found all (`again`), or if the draws are many.
     """
     sure = again or len(x) >= MANY_TIMES * enough(x.shape[1])
-    return moves(x) and bool(_widest(metric, x) < (GROWING if sure else COVERED))
+    return moves(x) and bool(_widest(metric, x) < (EXCEEDED if sure else COVERED))
 
 
-def grows(metric: Metric, x: np.ndarray) -> bool:
+def must_widen(metric: Metric, x: np.ndarray) -> bool:
     """Whether draws go beyond the Gaussian that they are made with."""
-    return bool(_widest(metric, x) > GROWING)
+    return bool(_widest(metric, x) > EXCEEDED)
 
 
 def _widest(metric: Metric, x: np.ndarray) -> float:
@@ -95,14 +106,14 @@ def is_rough(metric: Metric, grad: np.ndarray) -> bool:
     return bool(np.linalg.eigvalsh(g.T @ g / len(g))[0] > ROUGH)
 
 
-def wide(ndim: int) -> float:
+def widening(ndim: int) -> float:
     """The factor by which a Gaussian is widened that is to find more of the target."""
     return max(WIDENED, WIDER_VOLUME ** (1.0 / max(ndim, 2)))
 
 
 def fit(
     x: np.ndarray, logp: np.ndarray, widened: float = WIDENED, *, diagonal: bool = False
-) -> Guide | None:
+) -> Proposal | None:
     """The Gaussian of the draws' moments, widened, or None where they tell too little.
 
     Parameters
@@ -132,4 +143,4 @@ def fit(
     longest = float(math.exp(min(w[-1], 500.0)) * np.mean(inverse))
     largest = w[-max(n // 10, 5) :]
     tail = float(np.mean(largest - largest[0]))
-    return Guide(metric.centred(x.mean(axis=0)), acceptance, longest, tail)
+    return Proposal(metric.centred(x.mean(axis=0)), acceptance, longest, tail)

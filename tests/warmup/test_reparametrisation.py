@@ -1,4 +1,4 @@
-"""Charts from draws and gradients: the right ones where they help, none where they do not."""
+"""Reparametrisations from draws and gradients: right where they help, none where they do not."""
 
 import dataclasses
 
@@ -7,15 +7,15 @@ import pytest
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
-from mjhmc_numba.chart import Chart
 from mjhmc_numba.convergence import effective_size
+from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.target import as_target
 from mjhmc_numba.targets.distribution import compile_density
-from mjhmc_numba.warmup import chart as chart_tuner
-from mjhmc_numba.warmup.chart import Drivers, fit, in_chart
-from mjhmc_numba.warmup.drivers import choose
+from mjhmc_numba.warmup import reparametrisation as reparametrisation_tuner
 from mjhmc_numba.warmup.metric import low_rank
-from tests.charts import SCHOOLS, centred, draws_and_gradients
+from mjhmc_numba.warmup.parents import choose
+from mjhmc_numba.warmup.reparametrisation import Parents, fit, in_coordinates
+from tests.reparametrisations import SCHOOLS, centred, draws_and_gradients
 from tests.statistical.estimates import batch_means, batch_z
 
 
@@ -24,9 +24,9 @@ def exact_draws(distribution, n, seed):
     return draws_and_gradients(as_target(distribution), draws)
 
 
-def slopes(chart):
-    """Of the log scales by their first scaler, below and above its middle: (2, rows)."""
-    value, bend = chart.log_scale[:, 1:3].T / chart.knots[0, 3]
+def slopes(reparametrisation):
+    """Of the log scales by their first scale parent, below and above its middle: (2, children)."""
+    value, bend = reparametrisation.log_scale[:, 1:3].T / reparametrisation.knots[0, 3]
     return np.array([value - bend, value + bend])
 
 
@@ -34,17 +34,17 @@ def slopes(chart):
 
 
 @pytest.mark.parametrize("n", [40, 400])
-def test_on_a_funnel_the_chart_is_exact(n, seeds):
+def test_on_a_funnel_the_reparametrisation_is_exact(n, seeds):
     x, grad = exact_draws(targets.funnel(6), n, seeds(130, n))
-    chart = fit(x, grad, Drivers(scalers=(0,)))
-    np.testing.assert_allclose(slopes(chart), 0.5, atol=0.05)
-    z, g = in_chart(chart, x, grad)
+    reparametrisation = fit(x, grad, Parents(scale=(0,)))
+    np.testing.assert_allclose(slopes(reparametrisation), 0.5, atol=0.05)
+    z, g = in_coordinates(reparametrisation, x, grad)
     assert np.mean((z[:, 1:] + g[:, 1:]) ** 2) < 0.01
     assert np.mean((g[:, 0] + x[:, 0] / 9) ** 2) < 0.05
 
 
 def test_groups_about_a_mean_become_non_centred_where_the_data_say_little(seeds):
-    """In the neck theta is mu + tau z; where tau is large the data hold it at their own scale."""
+    """In the funnel theta is mu + tau z; where tau is large the data hold it at their own scale."""
     rng = np.random.default_rng(seeds(131))
     mu, log_tau = rng.normal(5, 3, 600), rng.normal(0, 1.5, 600)
     precision = np.exp(-2 * log_tau)[:, None] + SCHOOLS[1] ** -2.0
@@ -52,9 +52,9 @@ def test_groups_about_a_mean_become_non_centred_where_the_data_say_little(seeds)
     theta = mean / precision + rng.normal(size=(600, 8)) / np.sqrt(precision)
     x = np.column_stack([mu, log_tau, theta])
     target = as_target(centred, 10, (SCHOOLS,))
-    chart = fit(*draws_and_gradients(target, x), Drivers(scalers=(1,), movers=(0,)))
-    np.testing.assert_allclose(chart.location[:, 1], 1.0, atol=0.02)
-    below, above = slopes(chart)
+    reparametrisation = fit(*draws_and_gradients(target, x), Parents(scale=(1,), location=(0,)))
+    np.testing.assert_allclose(reparametrisation.location[:, 1], 1.0, atol=0.02)
+    below, above = slopes(reparametrisation)
     assert below.mean() == pytest.approx(1.07, abs=0.09)  # a straight line below is a bit too steep
     np.testing.assert_allclose(below, 1.0, atol=0.25)
     assert (above < below).all()
@@ -64,24 +64,24 @@ def test_groups_about_a_mean_become_non_centred_where_the_data_say_little(seeds)
 def test_the_fisher_divergence_is_smallest_where_it_says(seeds):
     """With a location that is known, and little noise: any other slope is worse."""
     x, grad = exact_draws(targets.funnel(4), 300, seeds(132))
-    chart = fit(x, grad, Drivers(scalers=(0,)))
+    reparametrisation = fit(x, grad, Parents(scale=(0,)))
 
     def divergence(log_scale):
-        other = dataclasses.replace(chart, log_scale=log_scale)
-        z, g = in_chart(other, x, grad)
+        other = dataclasses.replace(reparametrisation, log_scale=log_scale)
+        z, g = in_coordinates(other, x, grad)
         return np.mean(z[:, 1:] ** 2 + g[:, 1:] ** 2)
 
-    least = divergence(chart.log_scale)
+    least = divergence(reparametrisation.log_scale)
     for change in (-0.1, 0.1):
-        assert divergence(chart.log_scale * [1.0, 1.0 + change, 1.0]) > least
-        assert divergence(chart.log_scale + [change, 0.0, 0.0]) > least
+        assert divergence(reparametrisation.log_scale * [1.0, 1.0 + change, 1.0]) > least
+        assert divergence(reparametrisation.log_scale + [change, 0.0, 0.0]) > least
 
 
 def test_coefficients_that_are_noise_are_taken_back(seeds):
     rng = np.random.default_rng(seeds(133))
     noise = np.full((40, 3), 0.04)
     coefficients = 0.2 * rng.normal(size=(40, 3)) + [3.0, 0.0, 2.0]
-    shrunk = chart_tuner._shrunk(coefficients, noise)
+    shrunk = reparametrisation_tuner._shrunk(coefficients, noise)
     assert np.array_equal(shrunk[:, 0], coefficients[:, 0])  # a constant
     assert np.abs(shrunk[:, 1]).mean() < 0.5 * np.abs(coefficients[:, 1]).mean()
     np.testing.assert_allclose(shrunk[:, 2], coefficients[:, 2], rtol=0.02)
@@ -91,13 +91,13 @@ def test_coefficients_that_are_noise_are_taken_back(seeds):
 
 
 @pytest.mark.parametrize("n", [48, 150, 600])
-def test_the_driver_of_a_funnel_is_found(n, seeds):
+def test_the_parent_of_a_funnel_is_found(n, seeds):
     x, grad = exact_draws(targets.funnel(10), n, seeds(134, n))
-    chart = choose(x, grad, None, low_rank)
-    assert chart.scalers.tolist() == [0]
-    assert chart.movers.size == 0
-    again = choose(x, grad, chart, low_rank)
-    assert again.drivers == chart.drivers
+    reparametrisation = choose(x, grad, None, low_rank)
+    assert reparametrisation.scale_parents.tolist() == [0]
+    assert reparametrisation.location_parents.size == 0
+    again = choose(x, grad, reparametrisation, low_rank)
+    assert again.parents == reparametrisation.parents
 
 
 PLAIN = {
@@ -111,14 +111,14 @@ PLAIN = {
 
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("n", [48, 300])
-def test_there_is_no_chart_where_no_scale_depends_on_anything(name, n, seeds):
+def test_there_is_no_reparametrisation_where_no_scale_depends_on_anything(name, n, seeds):
     x, grad = exact_draws(PLAIN[name], n, seeds(135, n, list(PLAIN).index(name)))
     assert choose(x, grad, None, low_rank) is None
 
 
 def slightly_driven(rows, n, rng):
     """Draws and gradients of heavy tails, whose log scales go up or down by 0.08 with the first
-    dimension: what a chart gains is little in each row.
+    dimension: what a reparametrisation gains is little in each child.
     """
     df, slope = 8, 0.08 * np.where(np.arange(rows) % 2, 1, -1)
     u, z = rng.normal(size=(n, 1)), rng.standard_t(df, size=(n, rows))
@@ -127,13 +127,13 @@ def slightly_driven(rows, n, rng):
     return np.column_stack([u, z * scale]), np.column_stack([by_u, by_z / scale])
 
 
-def test_a_small_gain_in_many_rows_counts_where_many_draws_tell_it(seeds):
+def test_a_small_gain_in_many_children_counts_where_many_draws_tell_it(seeds):
     x, grad = slightly_driven(200, 1600, np.random.default_rng(seeds(140)))
-    assert choose(x, grad, None, low_rank).scalers.tolist() == [0]
+    assert choose(x, grad, None, low_rank).scale_parents.tolist() == [0]
     assert choose(x[:64], grad[:64], None, low_rank) is None
 
 
-def test_draws_that_are_not_finite_or_do_not_move_give_no_chart(seeds):
+def test_draws_that_are_not_finite_or_do_not_move_give_no_reparametrisation(seeds):
     x, grad = exact_draws(targets.funnel(5), 60, seeds(136))
     for bad in (np.zeros_like(x), np.full_like(x, 1e100)):
         assert choose(bad, grad, None, low_rank) is None
@@ -173,54 +173,63 @@ def non_centred(x, grad, y_and_error):
 
 def centred_draws(seed):
     """Of one chain, by the non-centred density."""
-    options = {"chains": 1, "draws": 500, "chart": "none", "progress": False}
+    options = {"chains": 1, "draws": 500, "reparametrisation": "none", "progress": False}
     x = mj.sample(non_centred, ndim=10, args=(SCHOOLS,), seed=seed, **options).draws[0].copy()
     x[:, 2:] = x[:, :1] + np.exp(x[:, 1:2]) * x[:, 2:]
     return draws_and_gradients(as_target(centred, 10, (SCHOOLS,)), x)
 
 
-def test_in_a_neck_the_location_is_the_mean_of_the_groups(seeds):
+def test_in_a_funnel_the_location_is_the_mean_of_the_groups(seeds):
     """Nothing less is near enough where the scale is smaller than in any draw."""
     x, grad = centred_draws(seeds(144))
-    known = fit(x, grad, Drivers(scalers=(1,), movers=(0,)))
+    known = fit(x, grad, Parents(scale=(1,), location=(0,)))
     assert np.abs(known.location[:, 0]).max() > 1e-4
-    chart = choose(x, grad, known, low_rank)
-    assert (chart.scalers.tolist(), chart.movers.tolist()) == ([1], [0])
-    np.testing.assert_allclose(chart.location, [[0.0, 1.0]] * 8, atol=1e-12)
+    reparametrisation = choose(x, grad, known, low_rank)
+    assert (
+        reparametrisation.scale_parents.tolist(),
+        reparametrisation.location_parents.tolist(),
+    ) == ([1], [0])
+    np.testing.assert_allclose(reparametrisation.location, [[0.0, 1.0]] * 8, atol=1e-12)
     deep = np.array([4.0, -12.0, *np.full(8, 4.0)])
-    assert np.abs(chart.to_z(deep)[2:]).max() < 1
+    assert np.abs(reparametrisation.to_z(deep)[2:]).max() < 1
 
 
-def test_in_a_neck_about_zero_the_location_is_zero(seeds):
+def test_in_a_funnel_about_zero_the_location_is_zero(seeds):
     x, grad = exact_draws(targets.funnel(10), 200, seeds(145))
-    chart = choose(x, grad, fit(x, grad, Drivers(scalers=(0,))), low_rank)
-    assert np.abs(chart.location).max() < 1e-12
+    reparametrisation = choose(x, grad, fit(x, grad, Parents(scale=(0,))), low_rank)
+    assert np.abs(reparametrisation.location).max() < 1e-12
 
 
 def test_a_location_that_is_something_else_is_fitted(seeds):
     x, grad = centred_draws(seeds(146))
     offset = np.linspace(-3, 3, 8)
     x += np.array([0, 0, *offset])
-    known = fit(x, grad, Drivers(scalers=(1,), movers=(0,)))
-    chart = choose(x, grad, known, low_rank)
-    assert (chart.scalers.tolist(), chart.movers.tolist()) == ([1], [0])
-    np.testing.assert_allclose(chart.location[:, 0], offset, atol=0.05)
+    known = fit(x, grad, Parents(scale=(1,), location=(0,)))
+    reparametrisation = choose(x, grad, known, low_rank)
+    assert (
+        reparametrisation.scale_parents.tolist(),
+        reparametrisation.location_parents.tolist(),
+    ) == ([1], [0])
+    np.testing.assert_allclose(reparametrisation.location[:, 0], offset, atol=0.05)
 
 
-def test_in_a_deep_neck_scaler_and_mover_are_found_together(seeds):
+def test_in_a_deep_funnel_scale_and_location_parent_are_found_together(seeds):
     """Neither brings much without the other. Chains that have both know the whole of log tau."""
     result = mj.sample(centred, ndim=10, args=(SCHOOLS,), seed=seeds(148), progress=False)
-    found = [t.chart is not None and t.chart.drivers == [1, 0] for t in result.settings]
+    found = [
+        t.reparametrisation is not None and t.reparametrisation.parents == [1, 0]
+        for t in result.settings
+    ]
     assert sum(found) >= 3
     log_tau = result.draws[found, :, 1]
     assert (effective_size(log_tau[:, :, None])[0] / log_tau.size) > 0.02
 
 
-def test_a_chart_that_was_given_makes_groups_about_a_mean_non_centred(seeds):
+def test_a_reparametrisation_that_was_given_makes_groups_about_a_mean_non_centred(seeds):
     """All else is tuned in its coordinates; the draws are those of the centred density."""
     ones, zeros = np.ones(8), np.zeros(8)
     knots = np.array([[-100.0, 0.0, 100.0, 0.1]])
-    chart = Chart(
+    reparametrisation = Reparametrisation(
         np.arange(2, 10),
         np.array([0]),
         np.column_stack([zeros, ones]),  # mu
@@ -229,12 +238,12 @@ def test_a_chart_that_was_given_makes_groups_about_a_mean_non_centred(seeds):
         np.column_stack([-10.0 * ones, 0.1 * ones, zeros]) + zeros[:, None],  # log tau
         np.zeros((8, 4)),
     )
-    offset = chart.shape(np.zeros(10))[1]
-    chart.log_scale[:, 0] -= offset
+    offset = reparametrisation.shape(np.zeros(10))[1]
+    reparametrisation.log_scale[:, 0] -= offset
     options = {"ndim": 10, "args": (SCHOOLS,), "draws": 4000, "progress": False}
-    known = mj.sample(non_centred, seed=seeds(138), chart="none", **options).draws
-    ours = mj.sample(centred, seed=seeds(139), chart=chart, **options)
-    assert all(t.chart is chart for t in ours.settings)
+    known = mj.sample(non_centred, seed=seeds(138), reparametrisation="none", **options).draws
+    ours = mj.sample(centred, seed=seeds(139), reparametrisation=reparametrisation, **options)
+    assert all(t.reparametrisation is reparametrisation for t in ours.settings)
     theta = known[:, :, :1] + np.exp(known[:, :, 1:2]) * known[:, :, 2:]
     pairs = [(ours.draws[:, :, j], known[:, :, j]) for j in (0, 1)]
     pairs += [(ours.draws[:, :, 2 + j], theta[:, :, j]) for j in range(8)]

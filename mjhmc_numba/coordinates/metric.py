@@ -1,4 +1,9 @@
-"""The metric as Python sees it: the inverse mass matrix, diagonal, low-rank or dense."""
+"""The metric as Python sees it: the inverse mass matrix, diagonal, low-rank or dense.
+
+A diagonal with few directions beside it, from draws and gradients, follows nuts-rs and nutpie
+(Seyboldt, Carlson and Carpenter 2026, "Preconditioning Hamiltonian Monte Carlo by minimizing Fisher
+divergence", arXiv:2603.18845).
+"""
 
 from __future__ import annotations
 
@@ -23,10 +28,19 @@ class Metric:
 
     Parameters
     ----------
-    scale : (d,) array, positive
-    directions : (k, d) array with orthonormal rows; k = 0 is a diagonal metric
-    eigenvalues : (k,) array, positive
-    centre : (d,) array; the origin by default
+    scale : (d,) array
+        Positive and finite.
+    directions : (k, d) array
+        With orthonormal rows; k = 0 is a diagonal metric.
+    eigenvalues : (k,) array
+        Positive and finite.
+    centre : (d,) array
+        The origin by default.
+
+    Raises
+    ------
+    SettingsError
+        If a shape or a value is wrong. The kernel reads these arrays by address.
     """
 
     scale: np.ndarray
@@ -36,7 +50,26 @@ class Metric:
 
     def __post_init__(self):
         if self.centre is None:
-            object.__setattr__(self, "centre", np.zeros(self.scale.size))
+            object.__setattr__(self, "centre", np.zeros(np.size(self.scale)))
+        for name in ("scale", "directions", "eigenvalues", "centre"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=float))
+        d, k = self.scale.size, self.eigenvalues.size
+        for name, shape in (
+            ("scale", (d,)),
+            ("directions", (k, d)),
+            ("eigenvalues", (k,)),
+            ("centre", (d,)),
+        ):
+            array = getattr(self, name)
+            if array.shape != shape:
+                raise SettingsError(
+                    f"The {name} of a metric of {d} dimensions and {k} directions has shape "
+                    f"{shape}, not {array.shape}."
+                )
+            if not np.isfinite(array).all():
+                raise SettingsError(f"The {name} of a metric must be finite.")
+        if not (self.scale > 0).all() or not (self.eigenvalues > 0).all():
+            raise SettingsError("The scale and the eigenvalues of a metric must be positive.")
 
     def centred(self, centre) -> Metric:
         """The same metric about another centre."""
@@ -47,7 +80,9 @@ class Metric:
         """A diagonal metric from the variances of the target."""
         variance = np.array(variance, dtype=float, ndmin=1)
         if variance.ndim != 1 or not np.all(np.isfinite(variance) & (variance > 0)):
-            raise SettingsError("A diagonal metric needs one positive finite variance a dimension.")
+            raise SettingsError(
+                "A diagonal metric needs one positive finite variance per dimension."
+            )
         return cls(np.sqrt(variance), np.zeros((0, variance.size)), np.zeros(0))
 
     @classmethod
@@ -77,26 +112,31 @@ class Metric:
         """Number of directions beyond the diagonal."""
         return self.eigenvalues.size
 
-    def _stretch(self, z, factors):
+    def _add_along(self, z, factors):
+        """(I + U^T diag(factors) U) z."""
         return z + ((z @ self.directions.T) * factors) @ self.directions
 
     def whiten(self, x):
         """Positions (..., d) in the space where the kinetic energy is isotropic."""
-        return self._stretch(x / self.scale, self.eigenvalues**-0.5 - 1)
+        return self._add_along(x / self.scale, self.eigenvalues**-0.5 - 1)
 
     def unwhiten(self, y):
         """The inverse of `whiten`."""
-        return self.scale * self._stretch(y, self.eigenvalues**0.5 - 1)
+        return self.scale * self._add_along(y, self.eigenvalues**0.5 - 1)
 
     def whiten_gradient(self, grad):
         """Gradients (..., d) with respect to the whitened position."""
-        return self._stretch(grad * self.scale, self.eigenvalues**0.5 - 1)
+        return self._add_along(grad * self.scale, self.eigenvalues**0.5 - 1)
+
+    def unwhiten_gradient(self, grad):
+        """The inverse of `whiten_gradient`."""
+        return self._add_along(grad, self.eigenvalues**-0.5 - 1) / self.scale
 
     def covariance(self) -> np.ndarray:
         """The inverse mass as a matrix (d, d)."""
         inner = np.eye(self.ndim) + (self.directions.T * (self.eigenvalues - 1)) @ self.directions
         return self.scale[:, None] * inner * self.scale
 
-    def spectrum(self) -> np.ndarray:
-        """(3, k): eigenvalue**power - 1 for the powers 1, -1/2 and -1, as the kernel wants it."""
-        return np.stack([self.eigenvalues**power - 1 for power in (1.0, -0.5, -1.0)])
+    def log_volume(self) -> float:
+        """Log determinant of `unwhiten`: log density by the whitened position less that by x."""
+        return float(np.log(self.scale).sum() + 0.5 * np.log(self.eigenvalues).sum())

@@ -1,4 +1,4 @@
-"""The Gaussian that a rotation turns about: what the draws tell of it, and when it is used."""
+"""The Gaussian independence proposal: what the draws tell of it, and when it is used."""
 
 import warnings
 
@@ -7,8 +7,8 @@ import pytest
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
-from mjhmc_numba.metric import Metric
-from mjhmc_numba.warmup import rotation
+from mjhmc_numba.coordinates import Metric
+from mjhmc_numba.warmup import proposal as gaussian
 
 
 def draws_of(target, seed, n):
@@ -16,10 +16,10 @@ def draws_of(target, seed, n):
     return x, np.array([target.logp(row) for row in x])
 
 
-def accepted(target, guide, x, logp, seed):
+def accepted(target, proposal, x, logp, seed):
     """Acceptance probabilities of moves to independent draws of the Gaussian."""
     rng = np.random.default_rng(seed)
-    metric = guide.metric
+    metric = proposal.metric
     y = metric.centre + metric.unwhiten(rng.normal(size=x.shape))
     logp_y = np.array([target.logp(row) for row in y])
 
@@ -35,10 +35,10 @@ def accepted(target, guide, x, logp, seed):
 )
 def test_acceptance_is_foreseen_from_draws_alone(target, widened, seeds):
     x, logp = draws_of(target, seeds(160), 4000)
-    guide = rotation.fit(x, logp, widened)
-    simulated = accepted(target, guide, x, logp, seeds(161)).mean()
+    proposal = gaussian.fit(x, logp, widened)
+    simulated = accepted(target, proposal, x, logp, seeds(161)).mean()
     # Draws tell nothing of moves to where they have not been: the wider, the more is hoped for.
-    assert guide.acceptance == pytest.approx(simulated, rel=0.15 if widened < 1.5 else 0.6)
+    assert proposal.acceptance == pytest.approx(simulated, rel=0.15 if widened < 1.5 else 0.6)
 
 
 def test_ripples_are_bounded_and_heavy_tails_are_not(seeds):
@@ -47,56 +47,58 @@ def test_ripples_are_bounded_and_heavy_tails_are_not(seeds):
         "ripples": targets.rough_well(),
         "tails": targets.student_t(3.0, 2),
     }.items():
-        longest[name] = rotation.fit(*draws_of(target, seeds(162), 4000)).longest_stay
+        longest[name] = gaussian.fit(*draws_of(target, seeds(162), 4000)).longest_stay
     assert longest["ripples"] < 20 < longest["tails"]
 
 
 def test_the_longest_stay_is_that_of_the_draw_that_is_hardest_to_leave(seeds):
     target = targets.log_gamma(2.0, 1)
     x, logp = draws_of(target, seeds(163), 500)
-    guide = rotation.fit(x, logp)
+    proposal = gaussian.fit(x, logp)
     stays = 1 / np.array(
         [
-            accepted(target, guide, np.tile(row, (500, 1)), np.full(500, f), seeds(164, k)).mean()
+            accepted(
+                target, proposal, np.tile(row, (500, 1)), np.full(500, f), seeds(164, k)
+            ).mean()
             for k, (row, f) in enumerate(zip(x, logp, strict=True))
         ]
     )
-    assert guide.longest_stay == pytest.approx(stays.max(), rel=0.25)
+    assert proposal.longest_stay == pytest.approx(stays.max(), rel=0.25)
 
 
 def test_too_few_draws_or_draws_in_a_plane_tell_nothing(seeds):
     rng = np.random.default_rng(seeds(165))
     x = rng.normal(size=(400, 3))
-    assert rotation.fit(x, np.zeros(400)) is not None
-    assert rotation.fit(x[:30], np.zeros(30)) is None
+    assert gaussian.fit(x, np.zeros(400)) is not None
+    assert gaussian.fit(x[:30], np.zeros(30)) is None
     x[:, 2] = 1.0
-    assert rotation.fit(x, np.zeros(400)) is None
-    assert rotation.fit(x, np.zeros(400), diagonal=True) is None
+    assert gaussian.fit(x, np.zeros(400)) is None
+    assert gaussian.fit(x, np.zeros(400), diagonal=True) is None
 
 
-def test_a_diagonal_guide_leaves_correlations_out(seeds):
+def test_a_diagonal_proposal_leaves_correlations_out(seeds):
     x, logp = draws_of(targets.correlated_gaussian([[1.0, 0.9], [0.9, 1.0]]), seeds(166), 500)
-    assert rotation.fit(x, logp).metric.rank == 2
-    diagonal = rotation.fit(x, logp, diagonal=True)
+    assert gaussian.fit(x, logp).metric.rank == 2
+    diagonal = gaussian.fit(x, logp, diagonal=True)
     assert diagonal.metric.rank == 0
-    assert diagonal.acceptance < 0.8 * rotation.fit(x, logp).acceptance
+    assert diagonal.acceptance < 0.8 * gaussian.fit(x, logp).acceptance
 
 
 def test_a_gaussian_covers_draws_that_are_narrower_and_moved(seeds):
     rng = np.random.default_rng(seeds(167))
     many = rng.normal(size=(300, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
-    assert rotation.covers(Metric.dense(0.95**2 * np.cov(many.T)), many)
-    assert not rotation.covers(Metric.dense(0.85**2 * np.cov(many.T)), many)
+    assert gaussian.covers_draws(Metric.dense(0.95**2 * np.cov(many.T)), many)
+    assert not gaussian.covers_draws(Metric.dense(0.85**2 * np.cov(many.T)), many)
     x = many[:150]
     covariance = np.cov(x.T)
-    assert rotation.covers(Metric.dense(1.25**2 * covariance), x)
-    assert not rotation.covers(Metric.dense(0.95**2 * covariance), x)
-    assert rotation.covers(Metric.dense(0.95**2 * covariance), x, again=True)
-    assert not rotation.covers(Metric.dense(0.85**2 * covariance), x, again=True)
+    assert gaussian.covers_draws(Metric.dense(1.25**2 * covariance), x)
+    assert not gaussian.covers_draws(Metric.dense(0.95**2 * covariance), x)
+    assert gaussian.covers_draws(Metric.dense(0.95**2 * covariance), x, again=True)
+    assert not gaussian.covers_draws(Metric.dense(0.85**2 * covariance), x, again=True)
     # Wide enough along the axes only.
-    assert not rotation.covers(Metric.diagonal(0.8 * np.diag(covariance)), x)
+    assert not gaussian.covers_draws(Metric.diagonal(0.8 * np.diag(covariance)), x)
     stuck = np.repeat(x[:30], 10, axis=0)
-    assert not rotation.covers(Metric.dense(4 * covariance), stuck)
+    assert not gaussian.covers_draws(Metric.dense(4 * covariance), stuck)
 
 
 def test_only_ripples_are_rough(seeds):
@@ -108,13 +110,13 @@ def test_only_ripples_are_rough(seeds):
     }.items():
         x, logp = draws_of(target, seeds(172), 1000)
         grad = np.array([target.logp_and_grad(row)[1] for row in x])
-        assert rotation.is_rough(rotation.fit(x, logp).metric, grad) is rough
+        assert gaussian.is_rough(gaussian.fit(x, logp).metric, grad) is rough
 
 
 def test_a_target_with_ripples_along_one_axis_is_not_rough(seeds):
     x = np.random.default_rng(seeds(173)).normal(size=(500, 2))
     grad = -x + np.column_stack([100.0 * np.cos(100.0 * x[:, 0]), np.zeros(500)])
-    assert not rotation.is_rough(Metric.diagonal(np.ones(2)), grad)
+    assert not gaussian.is_rough(Metric.diagonal(np.ones(2)), grad)
 
 
 def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):

@@ -1,33 +1,35 @@
-"""Charts for tests, and the densities that they make."""
+"""Reparametrisations for tests, and the densities that they make."""
 
 import numpy as np
 
-from mjhmc_numba.chart import Chart
+from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.targets.distribution import compile_density
 
 
-def random_chart(ndim, seed=3, rows=None, movers=1, scalers=1, size=0.4):
-    """A chart far from none: the last dimensions drive the first."""
+def random_reparametrisation(
+    ndim, seed=3, children=None, location_parents=1, scale_parents=1, size=0.4
+):
+    """A reparametrisation far from none: the first dimensions depend on the last."""
     rng = np.random.default_rng(seed)
-    drivers = np.arange(ndim - movers - scalers, ndim)
-    rows = np.arange(drivers[0]) if rows is None else np.array(rows)
+    parents = np.arange(ndim - location_parents - scale_parents, ndim)
+    children = np.arange(parents[0]) if children is None else np.array(children)
     knots = np.column_stack(
         [
-            rng.uniform(-4, -2, scalers),
-            rng.uniform(-0.5, 0.5, scalers),
-            rng.uniform(2, 4, scalers),
-            rng.uniform(0.3, 0.8, scalers),
+            rng.uniform(-4, -2, scale_parents),
+            rng.uniform(-0.5, 0.5, scale_parents),
+            rng.uniform(2, 4, scale_parents),
+            rng.uniform(0.3, 0.8, scale_parents),
         ]
     )
-    m = rows.size
-    return Chart(
-        rows,
-        drivers[:movers],
-        size * rng.normal(size=(m, 1 + movers)),
-        drivers[movers:],
+    m = children.size
+    return Reparametrisation(
+        children,
+        parents[:location_parents],
+        size * rng.normal(size=(m, 1 + location_parents)),
+        parents[location_parents:],
         knots,
-        0.5 * size * rng.normal(size=(m, 1 + 2 * scalers)),
-        size * rng.normal(size=(m, 1 + movers + 2 * scalers)),
+        0.5 * size * rng.normal(size=(m, 1 + 2 * scale_parents)),
+        size * rng.normal(size=(m, 1 + location_parents + 2 * scale_parents)),
     )
 
 

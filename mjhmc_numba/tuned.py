@@ -1,0 +1,72 @@
+"""What a chain runs with once it is tuned: its coordinates and its motion."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from mjhmc_numba.coordinates import Metric, Reparametrisation, Transform
+from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, STRAIGHT
+
+__all__ = ["INTEGRATORS", "Tuned"]
+
+# Gradients per step, and the motion between its kicks.
+INTEGRATORS = {
+    "leapfrog": (1, STRAIGHT),
+    "two_stage": (2, STRAIGHT),
+    "three_stage": (3, STRAIGHT),
+    "harmonic": (1, HARMONIC),
+    "rotation": (1, ROTATION),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What a chain runs with: frozen after the warm-up.
+
+    Attributes
+    ----------
+    step_size : float
+        Length of an integrator step per gradient, in units of the metric.
+    num_steps : int
+        Integrator steps M between two rungs of the ladder.
+    refresh_rate : float
+        Momentum refreshes per unit of system time.
+    draw_interval : float
+        System time between two draws.
+    integrator : str
+        A name of `INTEGRATORS`.
+    metric : Metric
+        Of the coordinates of the reparametrisation, where there is one.
+    settled : bool
+        False if the last draws of the warm-up asked for another refresh rate.
+    reparametrisation : Reparametrisation or None
+        None: the process runs in the coordinates of the density.
+    """
+
+    step_size: float
+    num_steps: int
+    refresh_rate: float
+    draw_interval: float
+    integrator: str
+    metric: Metric
+    settled: bool = True
+    reparametrisation: Reparametrisation | None = None
+
+    @property
+    def transform(self) -> Transform:
+        """From coordinates in which the target should be standard normal to the density's."""
+        return Transform(self.metric, self.reparametrisation)
+
+    @property
+    def gradients_per_draw(self) -> float:
+        """About as many; a move that fails or goes back over known rungs costs fewer."""
+        return self.draw_interval * self.num_steps * self.stages
+
+    @property
+    def stages(self) -> int:
+        """Gradients of an integrator step."""
+        return INTEGRATORS[self.integrator][0]
+
+    def replace(self, **changes) -> Tuned:
+        return dataclasses.replace(self, **changes)
