@@ -102,7 +102,7 @@ def test_low_rank_helps_with_fewer_draws_than_dimensions(seeds):
 def test_low_rank_directions_are_orthonormal_and_bounded_in_number(seeds):
     rng = np.random.default_rng(seeds(87))
     x, grad = gaussian(spiked(20, [50.0, 20.0, 10.0, 0.1], rng), 100, rng)
-    found = tuner.low_rank(x, grad, tuner.COARSE._replace(max_rank=2))
+    found = tuner.low_rank(x, grad, tuner.COARSE_DETAIL._replace(max_rank=2))
     assert found.rank == 2
     np.testing.assert_allclose(found.directions @ found.directions.T, np.eye(2), atol=1e-10)
     assert (found.eigenvalues > 0).all()
@@ -130,7 +130,7 @@ def test_many_directions_are_kept_only_where_they_are_strong(seeds):
 def test_a_gaussian_is_known_exactly_from_more_draws_than_dimensions(d, n, seeds):
     rng = np.random.default_rng(seeds(95, d, n))
     covariance = spiked(d, np.logspace(-4, 4, 16), rng)
-    found = tuner.low_rank(*gaussian(covariance, n, rng), tuner.FINE)
+    found = tuner.low_rank(*gaussian(covariance, n, rng), tuner.FINE_DETAIL)
     np.testing.assert_allclose(relative_eigenvalues(found, covariance), 1.0, atol=0.03)
 
 
