@@ -1,6 +1,6 @@
 """Markov jump Hamiltonian Monte Carlo, compiled with Numba and tuned by itself."""
 
-from mjhmc_numba.api import sample, sample_hmc
+from mjhmc_numba.api import sample
 from mjhmc_numba.chart import Chart
 from mjhmc_numba.errors import (
     GradientError,
@@ -34,5 +34,4 @@ __all__ = [
     "Tuned",
     "as_target",
     "sample",
-    "sample_hmc",
 ]

@@ -20,7 +20,7 @@ from mjhmc_numba.target import Target, as_target
 from mjhmc_numba.warmup.start import Region, find_start
 from mjhmc_numba.warmup.start import check_gradient as compare_gradient
 
-__all__ = ["sample", "sample_hmc"]
+__all__ = ["sample"]
 
 
 def sample(
@@ -113,57 +113,6 @@ def sample(
         for k in range(chains)
     ]
     return _run(tasks, chosen, root, extra, cores=cores, progress=progress, executor=executor)
-
-
-def sample_hmc(
-    target,
-    initial=None,
-    *,
-    step_size: float,
-    num_steps: int,
-    refresh_probability: float = 1.0,
-    ndim: int | None = None,
-    args: Sequence = (),
-    names: Sequence[str] | None = None,
-    draws: int = 1000,
-    chains: int = 4,
-    cores: int | None = None,
-    seed: Any = None,
-    progress: bool = True,
-    metric=None,
-    integrator: str = "leapfrog",
-) -> Result:
-    """Discrete-time HMC with fixed settings, for comparison.
-
-    A rejected step flips the momentum; after each step it is drawn anew with
-    `refresh_probability`: 1 is standard HMC, less is the paper's control.
-    The other parameters are those of `sample`.
-    """
-    check_counts(draws=draws, tune=0, chains=chains, cores=cores)
-    if not 0 < refresh_probability <= 1:
-        raise SettingsError(f"refresh_probability lies in (0, 1], not {refresh_probability!r}.")
-    if integrator == "auto" or isinstance(metric, str):
-        raise SettingsError("Discrete-time HMC is not tuned: name an integrator and give a metric.")
-    starts, ndim = _starts(initial, ndim, chains)
-    compiled = as_target(target, ndim, args, names)
-    regions = _regions(starts, 0.0, compiled.ndim, chains)
-    settings = Settings(
-        step_size=step_size,
-        num_steps=num_steps,
-        refresh_rate=1.0,
-        draw_interval=1.0,
-        integrator=integrator,
-        metric=np.ones(compiled.ndim) if metric is None else metric,
-    )
-    check_memory(compiled.ndim, draws, 0, chains)
-    root = _root(seed)
-    tasks = [
-        ChainTask(
-            compiled, settings, draws, 0, child, region, refresh_probability=refresh_probability
-        )
-        for child, region in zip(_children(root, chains), regions, strict=True)
-    ]
-    return _run(tasks, settings, root, 0, cores=cores, progress=progress, executor=None)
 
 
 # ---------------------------------------------------------------------- checks
@@ -284,8 +233,7 @@ def _run(tasks, settings, root, extra_gradients, **how) -> Result:
     seed = root if root.spawn_key else root.entropy
     result = run_tasks(tasks, settings, seed, **how)
     result.warmup_gradients[0] += extra_gradients
-    made = result.draws.shape[1]
-    if made and tasks[0].refresh_probability is None:
+    if result.draws.shape[1]:
         result.warnings.extend(diagnose(result, tasks[0].target))
     for message in result.warnings:
         warnings.warn(message, SamplingWarning, stacklevel=3)

@@ -43,7 +43,6 @@ class ChainTask:
     initial: np.ndarray | None = None  # a start that has been found in it
     keep_warmup: bool = False
     record: bool = False
-    refresh_probability: float | None = None  # discrete-time HMC instead of the jump process
 
 
 @dataclass
@@ -155,12 +154,7 @@ class ChainRun:
         process = self.process
         assert process is not None
         while row < len(draws):
-            if self.task.refresh_probability is not None and count:
-                n, status = process.run_control(
-                    draws[row:], stats[row:], self.task.refresh_probability
-                )
-            else:
-                n, status = process.run(draws[row:], stats[row:])
+            n, status = process.run(draws[row:], stats[row:])
             row += n
             if count:
                 self.made = row

@@ -9,7 +9,7 @@ from numba import typeof
 
 from mjhmc_numba.chart import Chart
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.kernel import chain, control, layout
+from mjhmc_numba.kernel import chain, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED
 from mjhmc_numba.kernel.metric import ROWS_AT_ONCE
 from mjhmc_numba.metric import Metric
@@ -258,10 +258,6 @@ class Process:
     def run(self, draws: np.ndarray, stats: np.ndarray) -> tuple[int, int]:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
         return chain.run_ticks(self.state, draws, stats)
-
-    def run_control(self, draws, stats, refresh_probability: float) -> tuple[int, int]:
-        """The same for discrete-time HMC."""
-        return control.run_control(self.state, draws, stats, refresh_probability)
 
     def save(self) -> dict:
         """All that another process needs to go on with the same next draw: arrays and numbers."""

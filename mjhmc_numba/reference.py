@@ -100,8 +100,6 @@ def run(
     settings: Settings,
     tuned: Tuned,
     rng: np.ndarray,
-    *,
-    control: float | None = None,
 ) -> ReferenceRun:
     """Sample as the kernel does, slowly.
 
@@ -109,19 +107,15 @@ def run(
     ----------
     logp_and_grad : x -> (log density, gradient)
     x0 : (d,) array, where to start
-    draws : number of ticks, or of steps of the control sampler
+    draws : number of ticks
     settings, tuned : as the kernel gets them
     rng : (4,) uint64, the state of the random stream; advanced in place
-    control : refresh probability of discrete-time HMC, which is run instead if this is given
     """
     process = ReferenceProcess(logp_and_grad, x0, settings, tuned, rng)
     rows = []
     positions = np.empty((draws, process.here.x.size))
     for n in range(draws):
-        if control is None:
-            process.advance()
-        else:
-            process.control_step(control)
+        process.advance()
         positions[n] = process.here.x
         rows.append(process.statistics())
     stats = {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
@@ -462,22 +456,6 @@ class ReferenceProcess:
         self.entered += rest
         self.now = self.tick_end
         self.counts["n_capped"] += 1
-
-    def control_step(self, refresh_probability: float) -> None:
-        r"""Discrete-time HMC: L with probability :math:`\min(1, \pi_{ahead}/\pi)`, else F."""
-        here = self.here
-        self._begin_ladder(here.x, self.s * here.v, here.grad, here.logp)
-        ahead = self._log_ratio(self._look(1))
-        self._count_acceptance(ahead, 1.0)
-        if uniform(self.rng) < math.exp(min(0.0, ahead)):
-            self.i = 1
-            self.counts["n_L"] += 1
-        else:
-            self.s = -1
-            self.counts["n_F"] += 1
-        if uniform(self.rng) < refresh_probability:
-            self._refresh()
-            self.counts["n_R"] += 1
 
     # --------------------------------------------------------------- statistics
 
