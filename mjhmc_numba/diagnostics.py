@@ -80,7 +80,7 @@ def _unsettled_chains(result: Result) -> list[str]:
     """Chains whose refresh rate was still about to change at the end of their warm-up."""
     unsettled = [
         str(chain)
-        for chain, tuned in zip(result.chains, result.settings, strict=True)
+        for chain, tuned in zip(result.chains, result.tuned, strict=True)
         if not tuned.settled
     ]
     if not unsettled:

@@ -144,6 +144,7 @@ class Process:
         new chart there must be a `restart`.
         """
         settings, g = self.settings, self.settings.balancing
+        resolved = settings.resolve(tuned.integrator)
         if tuned.chart is not self.tuned.chart:
             self._change_chart(tuned.chart)
         self.tuned = tuned
@@ -154,11 +155,11 @@ class Process:
             draw_interval=tuned.draw_interval,
             stages=INTEGRATORS[tuned.integrator][0],
             motion=INTEGRATORS[tuned.integrator][1],
-            step_jitter=settings.step_jitter,
-            refresh_jitter=settings.refresh_jitter_of(tuned.integrator),
+            step_jitter=resolved.step_jitter,
+            refresh_jitter=resolved.refresh_jitter,
             refresh_alpha=settings.refresh_alpha,
-            refine_threshold=settings.refine_threshold_of(tuned.integrator),
-            refine_levels=settings.refine_levels,
+            refine_threshold=resolved.refine_threshold,
+            refine_levels=resolved.refine_levels,
             rates=g.code,
             g_max=g.bound,
             g=g.address,

@@ -151,9 +151,9 @@ class ReferenceProcess:
         bounded = math.isfinite(self.g_max)
         self.competing = settings.method == "competing" or not bounded
         self.poisson = settings.clock == "poisson" or self.competing
-        self.refine_levels = settings.refine_levels or 0
-        self.refine_threshold = settings.refine_threshold_of(tuned.integrator)
-        self.refresh_jitter = settings.refresh_jitter_of(tuned.integrator)
+        self.step_jitter, self.refresh_jitter, self.refine_levels, self.refine_threshold = (
+            settings.resolve(tuned.integrator)
+        )
         self._set_metric()
         self._reset_statistics()
         self.now = self.tick_end = 0.0
@@ -204,7 +204,7 @@ class ReferenceProcess:
         self.i, self.s = 0, 1
         self.origin_energy = self.here.energy
         self.path_error = 0.0
-        jitter = self.settings.step_jitter * (2 * uniform(self.rng) - 1)
+        jitter = self.step_jitter * (2 * uniform(self.rng) - 1)
         self.step_size = self.tuned.step_size * (1 + jitter)
         self.scheduled = False
         self.unsettled: tuple[float, float] | None = None

@@ -54,8 +54,8 @@ class Result:
     ----------
     draws : (chain, draw, dim), unweighted
     stats : each (chain, draw); `n_steps` counts the gradients spent on a draw
-    settings : what each chain ran with after its warm-up
-    options : the settings as the user gave them
+    tuned : what each chain ran with after its warm-up
+    settings : what the user set
     seed : entropy that makes the same draws again
     warmup_gradients : (chain,), gradients spent before the first draw
     chains : the number of each chain; an interrupted run may lack some
@@ -68,8 +68,8 @@ class Result:
 
     draws: np.ndarray
     stats: dict[str, np.ndarray]
-    settings: list[Tuned]
-    options: Settings
+    tuned: list[Tuned]
+    settings: Settings
     seed: Any
     names: list[str]
     tune: int
@@ -147,19 +147,18 @@ class Result:
 
     def _attributes(self) -> dict[str, Any]:
         """What ArviZ keeps beside the numbers, in types that every file format takes."""
-        options = self.options
-        rates = options.rates if isinstance(options.rates, str) else "custom"
+        rates = self.settings.rates if isinstance(self.settings.rates, str) else "custom"
         return {
             "inference_library": "mjhmc_numba",
             "inference_library_version": version("mjhmc_numba"),
             "tuning_steps": self.tune,
             "seed": str(self.seed),
             "rates": rates,
-            "integrator": ", ".join(t.integrator for t in self.settings),
-            "step_size": [t.step_size for t in self.settings],
-            "num_steps": [t.num_steps for t in self.settings],
-            "refresh_rate": [t.refresh_rate for t in self.settings],
-            "draw_interval": [t.draw_interval for t in self.settings],
-            "metric_rank": [t.metric.rank for t in self.settings],
+            "integrator": ", ".join(t.integrator for t in self.tuned),
+            "step_size": [t.step_size for t in self.tuned],
+            "num_steps": [t.num_steps for t in self.tuned],
+            "refresh_rate": [t.refresh_rate for t in self.tuned],
+            "draw_interval": [t.draw_interval for t in self.tuned],
+            "metric_rank": [t.metric.rank for t in self.tuned],
             "warmup_gradients": [int(n) for n in self.warmup_gradients],
         }

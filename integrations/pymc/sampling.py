@@ -11,16 +11,7 @@ from typing import Any
 import numpy as np
 from pymc.model import modelcontext
 
-from mjhmc_numba.api import (
-    check_counts,
-    check_fixed,
-    check_memory,
-    choose_settings,
-    longest_rectangle,
-    run_tasks,
-)
 from mjhmc_numba.diagnostics import diagnose
-from mjhmc_numba.driver import ChainRun, ChainTask
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.process import Process
 from mjhmc_numba.pymc.density import ModelDensity
@@ -35,7 +26,8 @@ from mjhmc_numba.pymc.packaging import (
 )
 from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.results import Result, stats_from_rows
-from mjhmc_numba.settings import Settings
+from mjhmc_numba.run import ChainRun, ChainTask, check_memory, longest_rectangle, run_tasks
+from mjhmc_numba.settings import Settings, check_counts, check_fixed, choose_settings
 
 __all__ = ["CompiledModel", "Sampling", "compile", "sample"]
 
@@ -394,7 +386,7 @@ def _pymc_stats(stats, *, is_warmup: bool = False) -> dict[str, np.ndarray]:
 
 def _drivers(result: Result) -> list[str]:
     """For each chain, the dimensions that the scale or the location of others is taken by."""
-    charts = [t.chart for t in result.settings]
+    charts = [t.chart for t in result.tuned]
     return [
         "" if chart is None else ", ".join(result.names[k] for k in chart.drivers)
         for chart in charts
@@ -405,8 +397,8 @@ def _attributes(result: Result) -> dict[str, Any]:
     """What is stored beside the draws, in types that every file format takes."""
     return {
         "sampler": "mjhmc_numba",
-        "integrator": ", ".join(t.integrator for t in result.settings),
-        "metric_rank": [t.metric.rank for t in result.settings],
+        "integrator": ", ".join(t.integrator for t in result.tuned),
+        "metric_rank": [t.metric.rank for t in result.tuned],
         "chart_drivers": _drivers(result),
         "warmup_gradients": [int(n) for n in result.warmup_gradients],
     }

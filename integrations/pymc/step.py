@@ -17,8 +17,8 @@ from pymc.vartypes import continuous_types
 from rich.progress import TextColumn
 from rich.table import Column
 
-from mjhmc_numba.api import check_fixed, choose_settings
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.pymc.density import ModelDensity
@@ -26,9 +26,8 @@ from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import COLUMN, STATS
 from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.saving import load, save
-from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.settings import Settings, Tuned, check_fixed, choose_settings
 from mjhmc_numba.target import Target
-from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.trajectory import straight
 from mjhmc_numba.warmup.tuner import Tuner, first_guess
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import STAT_NAMES, STRAIGHT
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
@@ -21,7 +22,6 @@ from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
 from mjhmc_numba.warmup.mixing import agreed, forgetting, lengthening, slowness, thinning
 from mjhmc_numba.warmup.recipe import RECIPE
 from mjhmc_numba.warmup.schedule import Window, windows
-from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.step_size import DualAveraging
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,

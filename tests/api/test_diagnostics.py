@@ -54,7 +54,7 @@ def test_a_stuck_chain_is_named():
 def test_a_refresh_rate_that_did_not_settle_is_warned_of_by_chain():
     result = mj.sample(log_gamma, ndim=3, seed=6, draws=200, tune=300, progress=False)
     assert diagnose(result) == []
-    result.settings[2] = result.settings[2].replace(settled=False)
+    result.tuned[2] = result.tuned[2].replace(settled=False)
     (message,) = diagnose(result)
     assert message.startswith("The refresh rate of chain 2 did not settle")
     assert "Tune longer" in message

@@ -1,4 +1,4 @@
-"""Chains on threads or on an executor: seeds, progress, interruption."""
+"""Chains on threads or on an executor: seeds, progress, interruption, and what they made."""
 
 from __future__ import annotations
 
@@ -11,23 +11,69 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from mjhmc_numba.errors import MemoryRequestError, SettingsError
+from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL, STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.progress import ChainProgress, Progress
+from mjhmc_numba.results import Result, stats_from_rows
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.target import Target
 from mjhmc_numba.warmup import Tuner
-from mjhmc_numba.warmup.start import Region, find_start
 from mjhmc_numba.warmup.tuner import first_guess
 
-__all__ = ["ChainOutput", "ChainRun", "ChainTask", "TUNED_NAMES", "run_chains"]
+__all__ = [
+    "ChainRun",
+    "ChainTask",
+    "chain_seeds",
+    "check_memory",
+    "child_seed",
+    "longest_rectangle",
+    "root_seed",
+    "run_tasks",
+]
 
 POLL_SECONDS = 0.05
 RECORD_ROWS = 4096
 
 # What the warm-up changes from draw to draw.
 TUNED_NAMES = ("step_size", "refresh_rate", "num_steps", "draw_interval")
+
+
+def root_seed(seed: Any) -> np.random.SeedSequence:
+    """The user's seed as NumPy's."""
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    try:
+        return np.random.SeedSequence(seed)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"seed={seed!r} is none that NumPy takes: {error}") from error
+
+
+def chain_seeds(root: np.random.SeedSequence, chains: int) -> list[np.random.SeedSequence]:
+    """One seed per chain, the same for the first k of any number of chains, run after run."""
+    return [child_seed(root, k) for k in range(chains)]
+
+
+def child_seed(root: np.random.SeedSequence, k: int) -> np.random.SeedSequence:
+    """The k-th child, whatever was spawned before."""
+    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, k))
+
+
+def check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
+    """Refuse an output that cannot fit, before anything is allocated."""
+    size = 8 * chains * (draws + warmup) * (ndim + len(STAT_NAMES))
+    try:
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return
+    if size > 0.9 * have:
+        raise MemoryRequestError(
+            f"The draws would take {size / 1e9:.1f} GB; this machine has {have / 1e9:.1f} GB. "
+            "Ask for fewer draws or chains."
+        )
 
 
 @dataclass
@@ -277,13 +323,9 @@ def run_chains(
 
 
 def _quiet_blas() -> contextlib.AbstractContextManager:
-    """One thread a chain for the matrices of its warm-up: more threads than cores wait for each
-    other, many times as long as they work. Where threadpoolctl is not there, all stays as it is.
+    """One thread per chain for the matrices of its warm-up. More threads than cores wait for each
+    other, many times as long as they work; and how a sum is shared out changes its last bits.
     """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
     return threadpool_limits(1, user_api="blas")
 
 
@@ -312,3 +354,112 @@ def _watch(runs, waiting, enabled: bool) -> None:
             if any(f.result().error is not None for f in ended):
                 for run in runs:
                     run.abort()
+
+
+# ------------------------------------------------------------------ collecting
+
+
+def run_tasks(
+    tasks: list[ChainTask],
+    settings: Settings,
+    seed: Any,
+    *,
+    cores: int | None,
+    progress: bool,
+    executor: Any = None,
+    on_start: Callable[[list[ChainRun]], None] | None = None,
+) -> Result:
+    """Run chains and collect what they made.
+
+    Parameters
+    ----------
+    tasks : list of ChainTask
+        One per chain.
+    settings : Settings
+        The user's, for the record.
+    seed : object
+        Likewise.
+    cores, progress, executor, on_start
+        See `run_chains`.
+
+    Returns
+    -------
+    Result
+        Without a diagnosis; see `diagnostics.diagnose`.
+
+    Raises what a chain raised, with the draws so far in the attribute `result` of the exception;
+    and KeyboardInterrupt if the run was cut short before there was anything to keep.
+    """
+    out, outputs, interrupted = run_chains(
+        tasks, cores=cores, progress=progress, executor=executor, on_start=on_start
+    )
+    errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
+    kept = longest_rectangle([len(o.draws) for o in outputs])
+    if not kept:  # then keep the warm-up, where it was asked for
+        kept = longest_rectangle([len(o.warmup_draws) for o in outputs])
+    result = None
+    if kept:
+        result = _collect(out, outputs, kept, tasks[0], settings, seed)
+        result.interrupted = interrupted
+    if errors:
+        k, error = errors[0]
+        note = f"Raised in chain {k}, after {len(outputs[k].draws)} of {tasks[k].draws} draws."
+        if result is not None:
+            note += " What the chains had drawn is in the attribute `result` of this exception."
+        error.add_note(note)
+        error.result = result  # type: ignore[attr-defined]
+        raise error
+    if interrupted and result is None:
+        raise KeyboardInterrupt
+    assert result is not None
+    if interrupted:
+        made = result.draws.shape[1]
+        what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"
+        result.warnings.append(f"Interrupted: {what}, of {len(kept)} chains, are kept.")
+    return result
+
+
+def longest_rectangle(lengths: list[int]) -> list[int]:
+    """The chains to keep of a run that was cut short: as many draws in all as can be had with
+    equal lengths.
+    """
+    order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
+    sizes = [lengths[k] * (place + 1) for place, k in enumerate(order)]
+    if not sizes or max(sizes) == 0:
+        return []
+    return sorted(order[: int(np.argmax(sizes)) + 1])
+
+
+def _warmup_length(result: Result) -> int:
+    return 0 if result.warmup_draws is None else result.warmup_draws.shape[1]
+
+
+def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
+    length = min(len(outputs[k].draws) for k in kept)
+    tuned = [outputs[k].tuned for k in kept]
+    whole = len(kept) == len(outputs) and length == out.shape[1]
+    draws = out if whole else np.array(out[kept, :length])
+    rows = np.stack([outputs[k].stats[:length] for k in kept])
+    result = Result(
+        draws=draws,
+        stats=stats_from_rows(rows, tuned),
+        tuned=tuned,
+        settings=settings,
+        seed=seed,
+        names=task.target.names,
+        tune=task.tune,
+        warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
+        chains=kept,
+        jumps=[outputs[k].jumps for k in kept] if task.record else None,
+    )
+    if task.keep_warmup:
+        length = min(len(outputs[k].warmup_draws) for k in kept)
+        result.warmup_draws = np.stack([outputs[k].warmup_draws[:length] for k in kept])
+        warm = np.stack([outputs[k].warmup_stats[:length] for k in kept])
+        result.warmup_stats = stats_from_rows(warm, tuned)
+        made_with = np.stack([outputs[k].warmup_tuned[:length] for k in kept])
+        for j, name in enumerate(TUNED_NAMES):
+            name = "step_size_bar" if name == "step_size" else name
+            dtype = result.warmup_stats[name].dtype
+            result.warmup_stats[name] = made_with[..., j].astype(dtype)
+    return result
