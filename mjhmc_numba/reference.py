@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.kernel.random import exponential, fill_normal, uniform
+from mjhmc_numba.kernel.statistics import COUNTS
 from mjhmc_numba.settings import Settings, Tuned
 
 __all__ = ["ReferenceProcess", "ReferenceRun", "Visit", "run"]
@@ -51,18 +52,6 @@ _DRIFTS = {
 
 _DIVERGENCE = 1000.0
 _LARGEST_LOG_RATE = 700.0
-
-_COUNTS = (
-    "n_steps",
-    "n_L",
-    "n_F",
-    "n_R",
-    "n_diverging",
-    "n_capped",
-    "longest_stay",
-    "n_refined",
-    "n_blocked",
-)
 
 
 class Visit(NamedTuple):
@@ -482,7 +471,7 @@ class ReferenceProcess:
     # --------------------------------------------------------------- statistics
 
     def _reset_statistics(self) -> None:
-        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.counts = dict.fromkeys(COUNTS, 0)
         self.acceptance = self.acceptance_weight = 0.0
 
     def _count_acceptance(self, log_ratio: float, weight: float) -> None:

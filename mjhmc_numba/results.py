@@ -9,41 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.settings import Settings, Tuned
 
-__all__ = ["Result", "stats_from_rows"]
-
-_WHOLE = ("n_steps", "n_L", "n_F", "n_R", "n_capped", "longest_stay", "n_refined", "n_blocked")
-
-
-def stats_from_rows(rows: np.ndarray, tuned: Sequence[Tuned]) -> dict[str, np.ndarray]:
-    """Statistics by name, each (chain, draw), from the kernel's rows (chain, draw, column)."""
-    column = {name: rows[..., k] for k, name in enumerate(STAT_NAMES)}
-    stats: dict[str, Any] = {name: column[name].astype(np.int64) for name in _WHOLE}
-    stats["n_jumps"] = stats["n_L"] + stats["n_F"] + stats["n_R"]
-    stats["diverging"] = column["n_diverging"] > 0
-    for name in ("energy", "energy_error", "step_size", "lp"):
-        stats[name] = np.array(column[name])
-    stats["acceptance_rate"] = _last_known(column["acceptance_rate"])
-    shape = rows.shape[:2]
-    for name in ("step_size", "refresh_rate", "num_steps", "draw_interval"):
-        values = np.array([getattr(t, name) for t in tuned])
-        # `step_size` itself is that of the ladder, jittered around this one.
-        key = "step_size_bar" if name == "step_size" else name
-        stats[key] = np.broadcast_to(values[:, None], shape).copy()
-    return stats
-
-
-def _last_known(values: np.ndarray) -> np.ndarray:
-    """NaN, where nothing was tried between two draws, replaced by the value before (or after)."""
-    filled = np.array(values)
-    for row in filled:
-        known = np.flatnonzero(np.isfinite(row))
-        if known.size:
-            at = np.searchsorted(known, np.arange(row.size), side="right") - 1
-            row[:] = row[known[np.maximum(at, 0)]]
-    return filled
+__all__ = ["Result"]
 
 
 @dataclass(eq=False)

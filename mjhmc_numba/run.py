@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures as futures
 import contextlib
+import math
 import os
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +17,12 @@ from threadpoolctl import threadpool_limits
 
 from mjhmc_numba.errors import MemoryRequestError, SettingsError
 from mjhmc_numba.initial import Region, find_start
-from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL, STAT_NAMES
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.progress import ChainProgress, Progress
-from mjhmc_numba.results import Result, stats_from_rows
+from mjhmc_numba.results import Result
 from mjhmc_numba.settings import Settings, Tuned
+from mjhmc_numba.stats import COLUMN, WIDTH, Rows, by_name
 from mjhmc_numba.target import Target
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.tuner import first_guess
@@ -33,13 +36,11 @@ __all__ = [
     "longest_rectangle",
     "root_seed",
     "run_tasks",
+    "stats_of",
 ]
 
 POLL_SECONDS = 0.05
 RECORD_ROWS = 4096
-
-# What the warm-up changes from draw to draw.
-TUNED_NAMES = ("step_size", "refresh_rate", "num_steps", "draw_interval")
 
 
 def root_seed(seed: Any) -> np.random.SeedSequence:
@@ -64,7 +65,7 @@ def child_seed(root: np.random.SeedSequence, k: int) -> np.random.SeedSequence:
 
 def check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
     """Refuse an output that cannot fit, before anything is allocated."""
-    size = 8 * chains * (draws + warmup) * (ndim + len(STAT_NAMES))
+    size = 8 * chains * (draws + warmup) * (ndim + WIDTH)
     try:
         have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -96,11 +97,9 @@ class ChainTask:
 class ChainOutput:
     """What one chain made: rows that were finished, however it ended."""
 
-    draws: np.ndarray
-    stats: np.ndarray
-    warmup_draws: np.ndarray
-    warmup_stats: np.ndarray
-    warmup_tuned: np.ndarray  # (warm-up draw, len(TUNED_NAMES)): what it was made with
+    rows: Rows
+    warmup: Rows
+    acceptance: float = math.nan  # the last that was known in the warm-up
     warmup_gradients: int = 0
     tuned: Tuned | None = None
     jumps: dict[str, np.ndarray] | None = None
@@ -125,12 +124,9 @@ class ChainRun:
     def run(self) -> ChainOutput:
         """Warm up and sample. Errors are returned with what was made before them."""
         task = self.task
-        width = len(STAT_NAMES)
-        self.stats = np.empty((task.draws, width))
-        kept = task.tune if task.keep_warmup else 0
-        self.warmup_draws = np.empty((kept, task.target.ndim))
-        self.warmup_stats = np.empty((kept, width))
-        self.warmup_tuned = np.empty((kept, len(TUNED_NAMES)))
+        self.rows = Rows.empty(task.draws, task.target.ndim, self.out)
+        self.warmup = Rows.empty(task.tune if task.keep_warmup else 0, task.target.ndim)
+        self.acceptance = math.nan
         self.parts: list[tuple[np.ndarray, ...]] = []
         self.warmup_gradients = 0
         error: BaseException | None = None
@@ -144,11 +140,9 @@ class ChainRun:
         self.finished = True
         kept = self.warmup_made if task.keep_warmup else 0
         return ChainOutput(
-            self.out[: self.made],
-            self.stats[: self.made],
-            self.warmup_draws[:kept],
-            self.warmup_stats[:kept],
-            self.warmup_tuned[:kept],
+            self.rows.until(self.made),
+            self.warmup.until(kept),
+            self.acceptance,
             self.warmup_gradients,
             self.process.tuned if self.process else None,
             self._jumps(),
@@ -172,27 +166,44 @@ class ChainRun:
         if task.tune > 0:
             tuner = Tuner(task.settings, task.target.ndim, task.tune, rng, task.region)
             tuner.begin(self.process)
-            draw, stats = np.empty((1, x.size)), np.empty((1, len(STAT_NAMES)))
-            for k in range(task.tune):
-                if task.keep_warmup:
-                    self.warmup_tuned[k] = [getattr(self.process.tuned, n) for n in TUNED_NAMES]
-                self._fill(draw, stats, 0)
-                if self.aborted.is_set():
-                    return
-                tuner.update(self.process, stats[0])
-                self.process.state["recorded"] = 0
-                if task.keep_warmup:
-                    self.warmup_draws[k], self.warmup_stats[k] = draw[0], stats[0]
-                self.warmup_made = k + 1
+            self._tune(tuner)
+            if self.aborted.is_set():
+                return
         self.warmup_gradients = tries + int(self.process["all_gradients"])
         self.process.state["all_divergences"] = 0
         self.process.state["done"] = 0
         self.process.state["n_steps"] = 0
 
+    def _tune(self, tuner: Tuner) -> None:
+        """The draws of the warm-up, one by one."""
+        task, process = self.task, self.process
+        assert process is not None
+        one = Rows.empty(1, task.target.ndim)
+        for k in range(task.tune):
+            rows, at = (self.warmup, k) if task.keep_warmup else (one, 0)
+            part = slice(at, at + 1)
+            if task.keep_warmup:
+                rows.note_tuned(part, process.tuned)
+            began, cpu = time.perf_counter(), time.thread_time()
+            self._fill(rows.draws[part], rows.stats[part], 0)
+            if self.aborted.is_set():
+                return
+            rate = float(rows.stats[at, COLUMN["acceptance_rate"]])
+            self.acceptance = self.acceptance if math.isnan(rate) else rate
+            tuner.update(process, rows.stats[at])
+            process.state["recorded"] = 0
+            if task.keep_warmup:
+                took = time.perf_counter() - began, time.thread_time() - cpu
+                rows.note_times(part, began, *took)
+            self.warmup_made = k + 1
+
     def _sample(self) -> None:
+        assert self.process is not None
+        self.rows.note_tuned(slice(None), self.process.tuned)
+        self.block = 0, time.perf_counter()
         self.sampling = True
         try:
-            self._fill(self.out, self.stats, 0, count=True)
+            self._fill(self.out, self.rows.stats, 0, count=True)
         finally:
             self._empty_record(keep=True)
 
@@ -201,6 +212,9 @@ class ChainRun:
         process = self.process
         assert process is not None
         while row < len(draws):
+            cpu = time.thread_time()
+            if count:
+                self.block = row, time.perf_counter()
             if self.task.refresh_probability is not None and count:
                 n, status = process.run_control(
                     draws[row:], stats[row:], self.task.refresh_probability
@@ -209,6 +223,7 @@ class ChainRun:
                 n, status = process.run(draws[row:], stats[row:])
             row += n
             if count:
+                self._note_block(row, time.thread_time() - cpu)
                 self.made = row
             if status == RECORD_FULL:
                 self._empty_record(keep=count)
@@ -217,6 +232,12 @@ class ChainRun:
             elif status == INTERRUPTED:
                 self.aborted.set()
                 return
+
+    def _note_block(self, end: int, cpu_seconds: float) -> None:
+        """Times of the draws that one call of the kernel made."""
+        first, began = self.block
+        seconds = time.perf_counter() - began
+        self.rows.note_times(slice(first, end), began, seconds, cpu_seconds)
 
     def _empty_record(self, keep: bool) -> None:
         process = self.process
@@ -247,12 +268,18 @@ class ChainRun:
         if self.process is not None:
             self.process.abort()
 
-    def draws_so_far(self) -> tuple[np.ndarray, np.ndarray]:
-        """Draws and rows of statistics that are finished (views); from any thread."""
+    def rows_so_far(self) -> Rows:
+        """Rows that are finished; from any thread. The draws are views."""
         if not self.sampling or self.process is None:
-            return self.out[:0], np.empty((0, len(STAT_NAMES)))
-        made = int(self.process["done"])
-        return self.out[:made], self.stats[:made]
+            return Rows.empty(0, self.out.shape[1])
+        made, (first, began) = int(self.process["done"]), self.block
+        rows = self.rows.until(made)
+        rows = rows._replace(times=rows.times.copy())
+        if first < made and self.made <= first:
+            # The block is under way: its CPU time is known to its own thread alone.
+            seconds = time.perf_counter() - began
+            rows.note_times(slice(first, made), began, seconds, math.nan)
+        return rows
 
     def progress(self) -> ChainProgress:
         """How far the chain is."""
@@ -298,7 +325,7 @@ def run_chains(
     if executor is not None:
         outputs = _run_elsewhere(tasks, executor)
         for k, output in enumerate(outputs):
-            out[k, : len(output.draws)] = output.draws
+            out[k, : len(output.rows.draws)] = output.rows.draws
         return out, outputs, False
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
     if on_start is not None:
@@ -337,9 +364,8 @@ def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:
         try:
             outputs.append(future.result())
         except Exception as error:
-            nothing, no_stats = np.empty((0, task.target.ndim)), np.empty((0, len(STAT_NAMES)))
-            no_tuned = np.empty((0, len(TUNED_NAMES)))
-            outputs.append(ChainOutput(nothing, no_stats, nothing, no_stats, no_tuned, error=error))
+            nothing = Rows.empty(0, task.target.ndim)
+            outputs.append(ChainOutput(nothing, nothing, error=error))
     return outputs
 
 
@@ -394,16 +420,16 @@ def run_tasks(
         tasks, cores=cores, progress=progress, executor=executor, on_start=on_start
     )
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
-    kept = longest_rectangle([len(o.draws) for o in outputs])
+    kept = longest_rectangle([len(o.rows.draws) for o in outputs])
     if not kept:  # then keep the warm-up, where it was asked for
-        kept = longest_rectangle([len(o.warmup_draws) for o in outputs])
+        kept = longest_rectangle([len(o.warmup.draws) for o in outputs])
     result = None
     if kept:
         result = _collect(out, outputs, kept, tasks[0], settings, seed)
         result.interrupted = interrupted
     if errors:
         k, error = errors[0]
-        note = f"Raised in chain {k}, after {len(outputs[k].draws)} of {tasks[k].draws} draws."
+        note = f"Raised in chain {k}, after {len(outputs[k].rows.draws)} of {tasks[k].draws} draws."
         if result is not None:
             note += " What the chains had drawn is in the attribute `result` of this exception."
         error.add_note(note)
@@ -435,14 +461,15 @@ def _warmup_length(result: Result) -> int:
 
 
 def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
-    length = min(len(outputs[k].draws) for k in kept)
+    length = min(len(outputs[k].rows.draws) for k in kept)
     tuned = [outputs[k].tuned for k in kept]
     whole = len(kept) == len(outputs) and length == out.shape[1]
     draws = out if whole else np.array(out[kept, :length])
-    rows = np.stack([outputs[k].stats[:length] for k in kept])
+    acceptance = [outputs[k].acceptance for k in kept]
+    stats = stats_of([outputs[k].rows.until(length) for k in kept], acceptance)
     result = Result(
         draws=draws,
-        stats=stats_from_rows(rows, tuned),
+        stats=stats,
         tuned=tuned,
         settings=settings,
         seed=seed,
@@ -453,13 +480,16 @@ def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
         jumps=[outputs[k].jumps for k in kept] if task.record else None,
     )
     if task.keep_warmup:
-        length = min(len(outputs[k].warmup_draws) for k in kept)
-        result.warmup_draws = np.stack([outputs[k].warmup_draws[:length] for k in kept])
-        warm = np.stack([outputs[k].warmup_stats[:length] for k in kept])
-        result.warmup_stats = stats_from_rows(warm, tuned)
-        made_with = np.stack([outputs[k].warmup_tuned[:length] for k in kept])
-        for j, name in enumerate(TUNED_NAMES):
-            name = "step_size_bar" if name == "step_size" else name
-            dtype = result.warmup_stats[name].dtype
-            result.warmup_stats[name] = made_with[..., j].astype(dtype)
+        length = min(len(outputs[k].warmup.draws) for k in kept)
+        warmup = [outputs[k].warmup.until(length) for k in kept]
+        result.warmup_draws = np.stack([rows.draws for rows in warmup])
+        result.warmup_stats = stats_of(warmup, [math.nan] * len(kept), is_warmup=True)
     return result
+
+
+def stats_of(
+    chains: Sequence[Rows], acceptance: Sequence[float], *, is_warmup: bool = False
+) -> dict[str, np.ndarray]:
+    """Statistics by name, each (chain, draw), of chains of one length; see `stats.by_name`."""
+    columns = [np.stack([rows[j] for rows in chains]) for j in (1, 2, 3)]
+    return by_name(*columns, acceptance=np.array(acceptance), is_warmup=is_warmup)

@@ -25,8 +25,15 @@ from mjhmc_numba.pymc.packaging import (
     to_arviz,
 )
 from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
-from mjhmc_numba.results import Result, stats_from_rows
-from mjhmc_numba.run import ChainRun, ChainTask, check_memory, longest_rectangle, run_tasks
+from mjhmc_numba.results import Result
+from mjhmc_numba.run import (
+    ChainRun,
+    ChainTask,
+    check_memory,
+    longest_rectangle,
+    run_tasks,
+    stats_of,
+)
 from mjhmc_numba.settings import Settings, check_counts, check_fixed, choose_settings
 
 __all__ = ["CompiledModel", "Sampling", "compile", "sample"]
@@ -235,7 +242,7 @@ class Sampling:
         self._began = time.perf_counter()
 
     def __repr__(self) -> str:
-        made = [len(run.draws_so_far()[0]) for run in self._runs]
+        made = [len(run.rows_so_far().draws) for run in self._runs]
         state = "finished" if self.is_finished else "running"
         return f"<Sampling: {state}, draws of each chain: {made}>"
 
@@ -311,16 +318,16 @@ class Sampling:
         """The draws so far, of as many chains as give most of them; None if there are none."""
         if self.is_finished:
             return self._finish()
-        parts = [run.draws_so_far() for run in self._runs]
-        kept = longest_rectangle([len(draws) for draws, _ in parts])
+        parts = [run.rows_so_far() for run in self._runs]
+        kept = longest_rectangle([len(rows.draws) for rows in parts])
         if not kept:
             return None
-        n = min(len(parts[k][0]) for k in kept)
-        tuned = [self._runs[k].process.tuned for k in kept]  # type: ignore[union-attr]
-        draws = np.stack([parts[k][0][:n] for k in kept])
-        stats = stats_from_rows(np.stack([parts[k][1][:n] for k in kept]), tuned)
+        n = min(len(parts[k].draws) for k in kept)
+        rows = [parts[k].until(n) for k in kept]
+        draws = np.stack([part.draws for part in rows])
+        stats = stats_of(rows, [self._runs[k].acceptance for k in kept])
         seconds = time.perf_counter() - self._began
-        return self._package(draws, _pymc_stats(stats), kept, seconds, {}, n_kept_tune=0)
+        return self._package(draws, stats, kept, seconds, {}, n_kept_tune=0)
 
     # ------------------------------------------------------------------ results
 
@@ -338,10 +345,10 @@ class Sampling:
 
     def _from_result(self, result: Result):
         draws, n_kept_tune = result.draws, 0
-        stats = _pymc_stats(result.stats)
+        stats = result.stats
         if result.warmup_draws is not None and result.warmup_stats is not None:
             n_kept_tune = result.warmup_draws.shape[1]
-            warmup = _pymc_stats(result.warmup_stats, is_warmup=True)
+            warmup = result.warmup_stats
             draws = np.concatenate([result.warmup_draws, draws], axis=1)
             stats = {
                 name: np.concatenate([warmup[name], array], axis=1) for name, array in stats.items()
@@ -372,16 +379,6 @@ class Sampling:
             warnings.warn(message, SamplingWarning, stacklevel=5)
         if self._checks and result.draws.shape[1]:
             log_convergence(data, self._compiled.density.model)
-
-
-def _pymc_stats(stats, *, is_warmup: bool = False) -> dict[str, np.ndarray]:
-    """Statistics under the names that ArviZ gives those of the step method."""
-    diverging = np.zeros_like(stats["diverging"]) if is_warmup else stats["diverging"]
-    return {
-        **{name: array for name, array in stats.items() if name != "n_blocked"},
-        "divergences": diverging.cumsum(axis=1),
-        "holding_time": stats["draw_interval"] / np.maximum(stats["n_jumps"], 1),
-    }
 
 
 def _drivers(result: Result) -> list[str]:

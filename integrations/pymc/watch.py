@@ -11,9 +11,9 @@ from pymc.stats.convergence import WarningType
 from mjhmc_numba.convergence import least_effective, slowest_dimensions
 from mjhmc_numba.diagnostics import STUCK_STAY
 from mjhmc_numba.pymc.layout import Layout
-from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import Tuned
+from mjhmc_numba.stats import COLUMN
 
 __all__ = ["Watch"]
 

@@ -11,8 +11,8 @@ from pymc.step_methods.hmc import NUTS
 
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc import MJHMC
-from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.pymc.watch import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
+from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.integrations import models
 from tests.integrations.chains import FIXED, OTHERS_WARN, begin, run, sample

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from mjhmc_numba.kernel.layout import STAT_NAMES
-from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.pymc.watch import ALL_DIMENSIONS, FIRST_LOOK, LOOK, NUMBERS, STUCK_STAY, Watch
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
+from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.synthetic import autoregression
 
