@@ -24,7 +24,7 @@ from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import STATS, of_draw
-from mjhmc_numba.pymc.watch import Watch
+from mjhmc_numba.pymc.watch import KINDS, Watch
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings, Tuned, check_fixed, choose_settings
 from mjhmc_numba.target import Target
@@ -297,13 +297,13 @@ class MJHMC(BlockedStep):
         return stats
 
     def _warning(self, row: list[float], tuned: Tuned, diverging: bool) -> SamplerWarning | None:
-        """A divergence, for the record; or, once a chain, what else is wrong and what to do."""
+        """A divergence, for the record; or, once per chain, what else is wrong and what to do."""
         if self.tune:
             kind = WarningType.TUNING_DIVERGENCE
         else:
-            advice = self._watch.advice(row, self._draws[0], self._acceptance, tuned)
-            if advice is not None:
-                return SamplerWarning(*advice, "warn", self.iter_count)
+            found = self._watch.finding(row, self._draws[0], self._acceptance, tuned)
+            if found is not None:
+                return SamplerWarning(KINDS[found.kind], found.message, "warn", self.iter_count)
             kind = WarningType.DIVERGENCE
         if not diverging:
             return None
