@@ -20,18 +20,34 @@ class Result:
 
     Parameters
     ----------
-    draws : (chain, draw, dim), unweighted
-    stats : each (chain, draw); `n_steps` counts the gradients spent on a draw
-    tuned : what each chain ran with after its warm-up
-    settings : what the user set
-    seed : entropy that makes the same draws again
-    warmup_gradients : (chain,), gradients spent before the first draw
-    chains : the number of each chain; an interrupted run may lack some
-    warmup_draws, warmup_stats : on request
-    jumps : on request, for each chain its jump record: visited states `x`, `holding_time`
+    draws : (chain, draw, d) array
+        Unweighted draws.
+    stats : dict of str to (chain, draw) array
+        The statistics of `mjhmc_numba.kernel.statistics`.
+    tuned : list of Tuned
+        What was tuned: what each chain ran with after its warm-up.
+    settings : Settings
+        What the user set.
+    seed : object
+        Entropy that makes the same draws again.
+    names : list of str
+        Of the dimensions.
+    tune : int
+        Draws of the warm-up.
+    warmup_gradients : (chain,) array
+        Gradients spent before the first draw.
+    chains : list of int
+        The number of each chain; an interrupted run may lack some.
+    warmup_draws, warmup_stats
+        The same of the warm-up, on request.
+    jumps : list of dict, optional
+        On request, for each chain its jump record: visited states `x`, `holding_time`
         sampled and `expected_holding_time`, the paper's importance weights, and the `event` that
-        ended the visit (1 = L, 2 = F, 3 = R)
-    interrupted : whether the run was cut short by the user
+        ended the visit (1 = L, 2 = F, 3 = R).
+    interrupted : bool
+        Whether the run was cut short by the user.
+    warnings : list of str
+        What is wrong with the draws, and what to do.
     """
 
     draws: np.ndarray
@@ -70,9 +86,13 @@ class Result:
 
         Parameters
         ----------
-        names
-            a name for each dimension; or a mapping of names to shapes, which share out the
-            dimensions in order. By default one variable "x".
+        names : sequence of str, or mapping of str to tuple, optional
+            A name for each dimension; or names and shapes, which share out the dimensions in
+            order. By default one variable "x".
+
+        Returns
+        -------
+        InferenceData or DataTree
         """
         import arviz
 
@@ -90,7 +110,13 @@ class Result:
         for group in groups:
             data[group].coords["chain"] = self.chains  # ArviZ numbers them from 0 on
         for group in ("posterior", "sample_stats"):
-            data[group].attrs.update(self._attributes())
+            data[group].attrs.update(
+                inference_library="mjhmc_numba",
+                inference_library_version=version("mjhmc_numba"),
+                tuning_steps=self.tune,
+                seed=str(self.seed),
+                **self.attributes(),
+            )
         return data
 
     def summary(self, names=None, **options):
@@ -113,14 +139,10 @@ class Result:
             at += size
         return named
 
-    def _attributes(self) -> dict[str, Any]:
-        """What ArviZ keeps beside the numbers, in types that every file format takes."""
+    def attributes(self) -> dict[str, Any]:
+        """What was set and tuned, in types that every file format takes."""
         rates = self.settings.rates if isinstance(self.settings.rates, str) else "custom"
         return {
-            "inference_library": "mjhmc_numba",
-            "inference_library_version": version("mjhmc_numba"),
-            "tuning_steps": self.tune,
-            "seed": str(self.seed),
             "rates": rates,
             "integrator": ", ".join(t.integrator for t in self.tuned),
             "step_size": [t.step_size for t in self.tuned],

@@ -6,6 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -68,20 +69,38 @@ def sample(
 
     Parameters
     ----------
-    draws, tune, chains : draws to keep, tuning draws before them, chains
-    model : the PyMC model; that of the `with` block by default
-    random_seed : anything that `pm.sample` takes
-    cores : chains that run at once; all cores by default
-    progressbar : show a live display
-    var_names : variables to keep; all by default
-    initvals : initial values, or a list of them for each chain
-    jitter : start at random points near the initial values
-    discard_tuned_samples : False keeps the warm-up in groups of their own
-    compute_convergence_checks : log what R-hat and effective sample sizes say
-    idata_kwargs : handed to `pm.to_inference_data`, such as ``{"log_likelihood": True}``
-    compile_kwargs : handed to PyTensor's compilation
-    blocking : False returns at once with a `Sampling` to wait for, look into, or abort
-    settings, **options : see `mjhmc_numba.Settings`; unknown ones raise
+    draws, tune : int
+        Draws to keep, and tuning draws before them, of each chain.
+    chains : int
+        Number of chains.
+    model : pm.Model, optional
+        That of the `with` block by default.
+    random_seed : object
+        Anything that `pm.sample` takes.
+    cores : int, optional
+        Chains that run at once; as many as there are cores by default.
+    progressbar : bool
+        Show a live display.
+    var_names : sequence of str, optional
+        Variables to keep; all by default.
+    initvals : mapping, or sequence of mappings, optional
+        Initial values, of all chains or of each.
+    jitter : bool
+        Start at random points near the initial values.
+    discard_tuned_samples : bool
+        False keeps the warm-up in groups of their own.
+    compute_convergence_checks : bool
+        Log what R-hat and effective sample sizes say.
+    idata_kwargs : mapping, optional
+        Handed to `pm.to_inference_data`, such as ``{"log_likelihood": True}``.
+    compile_kwargs : mapping, optional
+        Handed to PyTensor's compilation.
+    blocking : bool
+        False returns at once with a `Sampling` to wait for, look into, or abort.
+    settings : Settings, optional
+        What not to tune; instead of `options`.
+    **options
+        The fields of `mjhmc_numba.Settings`; unknown ones raise.
 
     Returns
     -------
@@ -123,9 +142,16 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
 
     Parameters
     ----------
-    model : the PyMC model; that of the `with` block by default
-    var_names : variables to keep of each draw; all by default
-    compile_kwargs : handed to PyTensor's compilation
+    model : pm.Model, optional
+        That of the `with` block by default.
+    var_names : sequence of str, optional
+        Variables to keep of each draw; all by default.
+    compile_kwargs : mapping, optional
+        Handed to PyTensor's compilation.
+
+    Returns
+    -------
+    CompiledModel
     """
     model = modelcontext(model)
     if model.discrete_value_vars and model.continuous_value_vars:
@@ -146,8 +172,10 @@ class CompiledModel:
 
     Parameters
     ----------
-    density : the density of all free variables
-    var_names : variables to keep of each draw; all if None
+    density : ModelDensity
+        The density of all free variables.
+    var_names : sequence of str, optional
+        Variables to keep of each draw; all by default.
     """
 
     def __init__(self, density: ModelDensity, var_names: Sequence[str] | None = None):
@@ -394,8 +422,7 @@ def _attributes(result: Result) -> dict[str, Any]:
     """What is stored beside the draws, in types that every file format takes."""
     return {
         "sampler": "mjhmc_numba",
-        "integrator": ", ".join(t.integrator for t in result.tuned),
-        "metric_rank": [t.metric.rank for t in result.tuned],
+        "sampler_version": version("mjhmc_numba"),
         "chart_drivers": _drivers(result),
-        "warmup_gradients": [int(n) for n in result.warmup_gradients],
+        **result.attributes(),
     }

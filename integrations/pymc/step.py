@@ -71,18 +71,29 @@ class MJHMC(BlockedStep):
 
     Parameters
     ----------
-    vars : variables to sample, or their names; all continuous ones by default
-    model : the PyMC model; that of the `with` block by default
-    rng : seeds the step where PyMC does not
-    initial_point : fixes shapes; PyMC's own by default
-    compile_kwargs : handed to PyTensor's compilation
-    blocked : sample all variables together
-    jitter : start each tuned chain at a random point near the given one (PyMC jitters the
-        starts of its own NUTS only)
-    tune : tuning draws that the schedule is made for; those of `pm.sample` by default
-    settings, **options : see `mjhmc_numba.Settings`; unknown ones raise. With `step_size`,
-        `num_steps`, `refresh_rate`, `draw_interval`, ``rates="sqrt"`` and
-        ``integrator="leapfrog"`` it is the paper's sampler.
+    vars : sequence of variables or str, optional
+        Variables to sample; all continuous ones by default.
+    model : pm.Model, optional
+        That of the `with` block by default.
+    rng : object
+        Seeds the step where PyMC does not.
+    initial_point : mapping, optional
+        Fixes shapes; PyMC's own by default.
+    compile_kwargs : mapping, optional
+        Handed to PyTensor's compilation.
+    blocked : bool
+        Sample all variables together.
+    jitter : bool
+        Start each tuned chain at a random point near the given one (PyMC jitters the starts of
+        its own NUTS only).
+    tune : int, optional
+        Tuning draws that the schedule is made for; those of `pm.sample` by default.
+    settings : Settings, optional
+        What not to tune; instead of `options`.
+    **options
+        The fields of `mjhmc_numba.Settings`; unknown ones raise. With `step_size`, `num_steps`,
+        `refresh_rate`, `draw_interval`, ``rates="sqrt"`` and ``integrator="leapfrog"`` it is the
+        paper's sampler.
 
     Notes
     -----

@@ -2,6 +2,7 @@
 
 import _thread
 import dataclasses
+import inspect
 import threading
 import time
 
@@ -188,6 +189,25 @@ def test_chosen_variables_are_kept(model, native):
     assert np.array_equal(data["posterior"]["mu"], native["posterior"]["mu"])
     with pytest.raises(UnknownVariableError, match="nobody"):
         mp.compile(model, var_names=["nobody"])
+
+
+def test_words_are_those_of_pymc():
+    """And the same, with the same defaults, wherever they are taken."""
+    ours = inspect.signature(mp.sample).parameters
+    theirs = inspect.signature(pm.sample).parameters
+    kwargs = {"settings", "options"}
+    assert set(ours) - set(theirs) - kwargs == {"blocking", "jitter"}  # nutpie's and our own
+    for function, extra in (
+        (mp.CompiledModel.sample, {"self"}),
+        (mp.compile, set()),
+        (mp.compare, {"samplers"}),
+    ):
+        parameters = inspect.signature(function).parameters
+        assert set(parameters) - extra <= set(ours)
+        for name in set(parameters) - extra:
+            assert parameters[name].default == ours[name].default, name
+    step = inspect.signature(mp.MJHMC).parameters
+    assert {"model", "compile_kwargs", "jitter", "tune", "settings", "options"} < set(step)
 
 
 def test_transformed_variables_are_kept_on_request(compiled):

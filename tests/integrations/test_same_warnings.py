@@ -10,6 +10,7 @@ import pytest
 import mjhmc_numba.pymc as mp
 from mjhmc_numba.diagnostics import findings
 from mjhmc_numba.errors import SamplingWarning
+from tests.integrations import models
 from tests.integrations.chains import FIXED, OTHERS_WARN
 
 pytestmark = OTHERS_WARN
@@ -23,13 +24,6 @@ def normal():
     return model
 
 
-def heavy():
-    """Tails whose energies a chain reaches rarely."""
-    with pm.Model() as model:
-        pm.StudentT("x", nu=1, shape=4)
-    return model
-
-
 CASES = {
     "good": (normal, {"draws": 600, "tune": 300}, {}, set()),
     "mixing": (normal, {"draws": 1100, "tune": 0}, FIXED | {"step_size": 0.02}, {"mixes slowly"}),
@@ -40,7 +34,12 @@ CASES = {
         {"step_size": 4.0, "num_steps": 1, "refresh_rate": 0.001, "draw_interval": 40.0},
         {"was stuck", "mean acceptance"},
     ),
-    "energy": (heavy, {"draws": 1100, "tune": 300}, {"chart": "none"}, {"energies slowly"}),
+    "energy": (
+        models.funnel,
+        {"draws": 1100, "tune": 0},
+        {"step_size": 0.3, "num_steps": 2, "refresh_rate": 0.5, "draw_interval": 4.0},
+        {"energies slowly", "mixes slowly"},
+    ),
 }
 
 
