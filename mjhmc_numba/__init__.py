@@ -1,5 +1,7 @@
 """Markov jump Hamiltonian Monte Carlo, compiled with Numba and tuned by itself."""
 
+from importlib import import_module
+
 from mjhmc_numba.api import sample
 from mjhmc_numba.chart import Chart
 from mjhmc_numba.errors import (
@@ -35,3 +37,16 @@ __all__ = [
     "as_target",
     "sample",
 ]
+
+# Modules that are imported when they are first asked for.
+_LAZY = ("finite_ladder", "reference", "targets", "weights")
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -15,7 +15,7 @@ the reverse, or anything between. For any fixed chart the process is exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -170,7 +170,3 @@ class Chart:
         out[..., self.movers] += sign * by_mover
         out[..., self.scalers] += sign * by_feature.reshape(*by_feature.shape[:-1], -1, 2).sum(-1)
         return out
-
-    def save(self) -> dict[str, np.ndarray]:
-        """As arrays."""
-        return {field.name: getattr(self, field.name).copy() for field in fields(self)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import typeof
@@ -16,7 +17,7 @@ from mjhmc_numba.metric import Metric
 from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
 from mjhmc_numba.target import Target
 
-__all__ = ["Process", "random_words"]
+__all__ = ["Process", "Snapshot", "random_words"]
 
 # Rungs kept since the last refresh: as many as fit into this many numbers, within bounds.
 LADDER_NUMBERS = 1 << 21
@@ -24,7 +25,14 @@ RUNG_VECTORS = 5  # position, momentum, gradient, velocity, acceleration
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
 
 
-_SAVED = ("rungs", "levels", "rng")
+class Snapshot(NamedTuple):
+    """What a process needs to go on: see `Process.snapshot` and `Process.resume`."""
+
+    rungs: np.ndarray
+    levels: np.ndarray
+    rng: np.ndarray
+    numbers: dict[str, float]  # by the names of `layout.RESUMABLE`
+    tuned: Tuned
 
 
 def random_words(seed: np.random.SeedSequence) -> np.ndarray:
@@ -136,6 +144,7 @@ class Process:
         new chart there must be a `restart`.
         """
         settings, g = self.settings, self.settings.balancing
+        resolved = settings.resolve(tuned.integrator)
         if tuned.chart is not self.tuned.chart:
             self._change_chart(tuned.chart)
         self.tuned = tuned
@@ -146,11 +155,11 @@ class Process:
             draw_interval=tuned.draw_interval,
             stages=INTEGRATORS[tuned.integrator][0],
             motion=INTEGRATORS[tuned.integrator][1],
-            step_jitter=settings.step_jitter,
-            refresh_jitter=settings.refresh_jitter_of(tuned.integrator),
+            step_jitter=resolved.step_jitter,
+            refresh_jitter=resolved.refresh_jitter,
             refresh_alpha=settings.refresh_alpha,
-            refine_threshold=settings.refine_threshold_of(tuned.integrator),
-            refine_levels=settings.refine_levels,
+            refine_threshold=resolved.refine_threshold,
+            refine_levels=resolved.refine_levels,
             rates=g.code,
             g_max=g.bound,
             g=g.address,
@@ -259,40 +268,17 @@ class Process:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
         return chain.run_ticks(self.state, draws, stats)
 
-    def save(self) -> dict:
-        """All that another process needs to go on with the same next draw: arrays and numbers."""
-        metric = self.tuned.metric
-        return {
-            "arrays": {name: getattr(self, name).copy() for name in _SAVED},
-            "numbers": {name: self[name] for name in layout.RESUMABLE},
-            "parameters": {name: self[name] for name in ("max_gradients", "refine_levels")},
-            "tuned": {
-                name: getattr(self.tuned, name)
-                for name in (
-                    "step_size",
-                    "num_steps",
-                    "refresh_rate",
-                    "draw_interval",
-                    "integrator",
-                    "settled",
-                )
-            },
-            "metric": {
-                name: getattr(metric, name).copy()
-                for name in ("scale", "directions", "eigenvalues", "centre")
-            },
-            "chart": None if self.tuned.chart is None else self.tuned.chart.save(),
-        }
+    def snapshot(self) -> Snapshot:
+        """All that another process needs to go on with the same next draw, copied."""
+        numbers = {name: self[name].item() for name in layout.RESUMABLE}
+        return Snapshot(self.rungs.copy(), self.levels.copy(), self.rng.copy(), numbers, self.tuned)
 
     @classmethod
-    def restore(cls, target: Target, settings: Settings, saved: dict) -> Process:
-        """The process that was saved, on the same density."""
-        chart = None if saved["chart"] is None else Chart(**saved["chart"])
-        tuned = Tuned(**saved["tuned"], metric=Metric(**saved["metric"]), chart=chart)
-        process = cls(target, settings, tuned, saved["arrays"]["rng"].copy())
-        for name, array in saved["arrays"].items():
-            getattr(process, name)[...] = array
-        process._set(**saved["numbers"], **saved["parameters"])
+    def resume(cls, target: Target, settings: Settings, snapshot: Snapshot) -> Process:
+        """The process of a snapshot, on the same density."""
+        process = cls(target, settings, snapshot.tuned, snapshot.rng.copy())
+        process.rungs[...], process.levels[...] = snapshot.rungs, snapshot.levels
+        process._set(**snapshot.numbers)
         return process
 
     def __getitem__(self, name: str):

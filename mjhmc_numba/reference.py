@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.kernel.random import exponential, fill_normal, uniform
+from mjhmc_numba.kernel.statistics import COUNTS
 from mjhmc_numba.settings import Settings, Tuned
 
 __all__ = ["ReferenceProcess", "ReferenceRun", "Visit", "run"]
@@ -51,18 +52,6 @@ _DRIFTS = {
 
 _DIVERGENCE = 1000.0
 _LARGEST_LOG_RATE = 700.0
-
-_COUNTS = (
-    "n_steps",
-    "n_L",
-    "n_F",
-    "n_R",
-    "n_diverging",
-    "n_capped",
-    "longest_stay",
-    "n_refined",
-    "n_blocked",
-)
 
 
 class Visit(NamedTuple):
@@ -145,9 +134,9 @@ class ReferenceProcess:
         bounded = math.isfinite(self.g_max)
         self.competing = settings.method == "competing" or not bounded
         self.poisson = settings.clock == "poisson" or self.competing
-        self.refine_levels = settings.refine_levels or 0
-        self.refine_threshold = settings.refine_threshold_of(tuned.integrator)
-        self.refresh_jitter = settings.refresh_jitter_of(tuned.integrator)
+        self.step_jitter, self.refresh_jitter, self.refine_levels, self.refine_threshold = (
+            settings.resolve(tuned.integrator)
+        )
         self._set_metric()
         self._reset_statistics()
         self.now = self.tick_end = 0.0
@@ -198,7 +187,7 @@ class ReferenceProcess:
         self.i, self.s = 0, 1
         self.origin_energy = self.here.energy
         self.path_error = 0.0
-        jitter = self.settings.step_jitter * (2 * uniform(self.rng) - 1)
+        jitter = self.step_jitter * (2 * uniform(self.rng) - 1)
         self.step_size = self.tuned.step_size * (1 + jitter)
         self.scheduled = False
         self.unsettled: tuple[float, float] | None = None
@@ -460,7 +449,7 @@ class ReferenceProcess:
     # --------------------------------------------------------------- statistics
 
     def _reset_statistics(self) -> None:
-        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.counts = dict.fromkeys(COUNTS, 0)
         self.acceptance = self.acceptance_weight = 0.0
 
     def _count_acceptance(self, log_ratio: float, weight: float) -> None:

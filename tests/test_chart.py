@@ -7,6 +7,7 @@ import pytest
 
 from mjhmc_numba.chart import Chart, feature_slopes, features
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.saving import load, save
 from tests.charts import random_chart
 
 NDIM = 7
@@ -74,7 +75,7 @@ def test_no_chart_leaves_all_as_it_is(x):
 
 
 def test_what_was_saved_is_the_same_chart(chart, x):
-    again = Chart(**chart.save())
+    again = load(Chart, save(chart))
     assert np.array_equal(again.to_x(x), chart.to_x(x))
 
 

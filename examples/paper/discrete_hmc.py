@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from mjhmc_numba import Settings, as_target
+from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.chain import write_draw
 from mjhmc_numba.kernel.compilation import FASTMATH
 from mjhmc_numba.kernel.ladder import energy_of, look, refresh, rung, start_ladder
@@ -28,7 +29,6 @@ from mjhmc_numba.kernel.random import uniform
 from mjhmc_numba.kernel.rates import log_probability_ratio
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.targets import Distribution
-from mjhmc_numba.warmup.start import Region, find_start
 from mjhmc_numba.warmup.tuner import first_guess
 
 # As the kernel is compiled, but not cached: the kernel's cache does not look at this file.

@@ -5,6 +5,8 @@ Each gets an array of one `layout.STATE` record.
 
 import math
 
+from numba import literal_unroll
+
 from mjhmc_numba.kernel.clock import advance
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import write_position
@@ -19,8 +21,19 @@ from mjhmc_numba.kernel.ladder import (
     start_ladder,
     total_energy,
 )
-from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, keeps_velocity, scratch_point
+from mjhmc_numba.kernel.layout import (
+    ACCEPTANCE,
+    DENSITY_RAISED,
+    ENERGY,
+    ENERGY_ERROR,
+    FINISHED,
+    LOGP,
+    STEP_SIZE,
+    keeps_velocity,
+    scratch_point,
+)
 from mjhmc_numba.kernel.metric import apply_inverse_mass, draw_momentum, kinetic_energy
+from mjhmc_numba.kernel.statistics import COUNTS
 
 
 @kernel_jit
@@ -90,21 +103,16 @@ def write_draw(p, draw, stats):
     x, _, _, _, _ = rung(p, p.here)
     log_volume = write_position(p, x, draw)
     energy = energy_of(p, p.here)
-    stats[0] = p.n_steps
-    stats[1] = p.n_L
-    stats[2] = p.n_F
-    stats[3] = p.n_R
-    stats[4] = p.n_diverging
-    stats[5] = p.n_capped
-    stats[6] = p.longest_stay
-    stats[7] = p.n_refined
-    stats[8] = p.n_blocked
-    stats[9] = energy
+    k = 0
+    for name in literal_unroll(COUNTS):
+        stats[k] = p[name]
+        k += 1  # noqa: SIM113 (no enumerate of what is unrolled)
+    stats[ENERGY] = energy
     # A draw at a refresh is the end of the path before it.
-    stats[10] = p.path_error if p.low == p.high else energy - p.origin_energy
-    stats[11] = p.acceptance / p.acceptance_weight
-    stats[12] = p.ladder_step
-    stats[13] = logp_of(p, p.here) - log_volume
+    stats[ENERGY_ERROR] = p.path_error if p.low == p.high else energy - p.origin_energy
+    stats[ACCEPTANCE] = p.acceptance / p.acceptance_weight
+    stats[STEP_SIZE] = p.ladder_step
+    stats[LOGP] = logp_of(p, p.here) - log_volume
     p.done += 1
     p.in_tick = 0
     start_counts(p)
@@ -113,15 +121,8 @@ def write_draw(p, draw, stats):
 @kernel_jit
 def start_counts(p):
     """Count from zero for the next draw."""
-    p.n_steps = 0
-    p.n_L = 0
-    p.n_F = 0
-    p.n_R = 0
-    p.n_diverging = 0
-    p.n_capped = 0
-    p.longest_stay = 0
-    p.n_refined = 0
-    p.n_blocked = 0
+    for name in literal_unroll(COUNTS):
+        p[name] = 0
     p.acceptance = 0.0
     p.acceptance_weight = 0.0
 

@@ -11,6 +11,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 
 from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.statistics import COUNTS, STAT_NAMES
 
 # Events of the jump process.
 NO_EVENT, EVENT_L, EVENT_F, EVENT_R = 0, 1, 2, 3
@@ -112,18 +113,7 @@ TIMES = (
     "unsettled_g",
 )
 
-# Counted since the last draw; and since the start, for whoever watches.
-COUNTS = (
-    "n_steps",
-    "n_L",
-    "n_F",
-    "n_R",
-    "n_diverging",
-    "n_capped",
-    "longest_stay",
-    "n_refined",
-    "n_blocked",
-)
+# Sums since the last draw; and numbers since the start, for those who watch.
 SUMS = ("acceptance", "acceptance_weight")
 TOTALS = ("done", "all_gradients", "all_divergences", "recorded", "abort")
 
@@ -131,8 +121,8 @@ STATE = np.dtype(
     [(name, np.int64) for name in SIZES + ADDRESSES + INTEGERS + CURSOR + COUNTS + TOTALS]
     + [(name, np.float64) for name in REALS + TIMES + SUMS]
 )
-# What a resumed process needs beyond its vectors: all but sizes, addresses and parameters.
-RESUMABLE = CURSOR + TIMES + COUNTS + SUMS + TOTALS
+# What a resumed process needs beyond its vectors: all but sizes and addresses.
+RESUMABLE = tuple(name for name in STATE.names if name not in SIZES + ADDRESSES)
 
 # Of the scratch memory: 0 a log density, 1 to 5 a point, 6 a pull, 7 where the density was asked
 # last if it raised or there is a chart, 8 to 11 for a chart.
@@ -143,8 +133,11 @@ ASKED = 7
 # takes twice as long.
 LINE = 8
 
-# Columns of the statistics of a draw.
-STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
+# Columns of the statistics of a draw that are not counts; those are the first, in their order.
+ENERGY, ENERGY_ERROR, ACCEPTANCE, STEP_SIZE, LOGP = (
+    STAT_NAMES.index(name)
+    for name in ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
+)
 
 
 @intrinsic

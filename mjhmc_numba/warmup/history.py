@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +24,7 @@ def far_below(ndim: int) -> float:
     return 10 + 10 * math.sqrt(0.5 * ndim)
 
 
+@dataclass
 class History:
     """The newest draws, oldest first.
 
@@ -32,12 +34,22 @@ class History:
     most : draws that there will be
     """
 
-    def __init__(self, ndim: int, most: int):
-        self.capacity = max(min(most, NUMBERS // ndim), min(most, FEWEST), 1)
-        self._x = np.empty((self.capacity, ndim))
-        self._grad = np.empty((self.capacity, ndim))
-        self._logp = np.empty(self.capacity)
-        self.total = 0
+    ndim: int
+    most: int
+    total: int = field(default=0, init=False)
+    _x: np.ndarray = field(init=False)
+    _grad: np.ndarray = field(init=False)
+    _logp: np.ndarray = field(init=False)
+
+    def __post_init__(self):
+        # Zeros rather than whatever is there, so that equal histories are saved alike.
+        self._x, self._grad = np.zeros((2, self.capacity, self.ndim))
+        self._logp = np.zeros(self.capacity)
+
+    @property
+    def capacity(self) -> int:
+        """Draws that are kept."""
+        return max(min(self.most, NUMBERS // self.ndim), min(self.most, FEWEST), 1)
 
     def append(self, x, grad, logp) -> None:
         k = self.total % self.capacity
@@ -74,14 +86,3 @@ class History:
         begin = min(begin, n - max(8, window // 3))
         keep = min(max(window, int(share * self.total)), n - max(begin, 0))
         return x[-keep:], grad[-keep:], logp[-keep:]
-
-    def save(self) -> dict:
-        """The draws, as arrays and numbers."""
-        x, grad, logp = self.newest(self.capacity)
-        return {"x": x, "grad": grad, "logp": logp, "total": self.total}
-
-    def load(self, saved: dict) -> None:
-        """Go on from what was saved."""
-        self.total = saved["total"] - len(saved["x"])
-        for row in zip(saved["x"], saved["grad"], saved["logp"], strict=True):
-            self.append(*row)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mjhmc_numba.warmup.trajectory import QUARTER_TURN
 
-__all__ = ["Recipe"]
+__all__ = ["RECIPE", "Recipe"]
 
 
 @dataclass(frozen=True)
@@ -43,3 +43,6 @@ class Recipe:
     leapfrog_above: float = 0.65  # step size / slowest scale from which leapfrog is kept
     three_stage_below: float = 0.3
     longest_stages_step: float = 1.4  # length of a two- or three-stage step / slowest scale
+
+
+RECIPE = Recipe()

@@ -11,39 +11,39 @@ import numpy as np
 
 from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Tuned
-from mjhmc_numba.warmup.recipe import Recipe
+from mjhmc_numba.warmup.recipe import RECIPE
 
 __all__ = ["try_harmonic", "try_stages"]
 
 
-def try_harmonic(process: Process, recipe: Recipe, tuned: Tuned, points) -> Tuned | None:
+def try_harmonic(process: Process, tuned: Tuned, points) -> Tuned | None:
     """The harmonic integrator at the longest angle that is accepted, if that is far."""
     process.configure(tuned)
-    for angle in recipe.angles:
-        if angle <= recipe.harmonic_gain * tuned.step_size:
+    for angle in RECIPE.angles:
+        if angle <= RECIPE.harmonic_gain * tuned.step_size:
             break
         errors = np.array([process.probe(x, g, f, "harmonic", angle)[0] for x, g, f in points])
         accepted = np.exp(-np.maximum(errors, 0.0)).mean()
-        lost = np.mean(errors > recipe.lost_error)
-        if accepted >= recipe.harmonic_accept and lost <= recipe.harmonic_lost:
+        lost = np.mean(errors > RECIPE.lost_error)
+        if accepted >= RECIPE.harmonic_accept and lost <= RECIPE.harmonic_lost:
             return tuned.replace(integrator="harmonic", step_size=angle)
     return None
 
 
-def try_stages(process: Process, recipe: Recipe, tuned: Tuned, points, slowest: float) -> Tuned:
+def try_stages(process: Process, tuned: Tuned, points, slowest: float) -> Tuned:
     """Leapfrog, or a two- or three-stage integrator where steps are short and it accepts
     more at (nearly) the same length per gradient.
     """
     step = tuned.step_size
     process.configure(tuned)
-    ratio, trial = step / slowest, recipe.trial_step * step
-    if ratio > recipe.leapfrog_above:
+    ratio, trial = step / slowest, RECIPE.trial_step * step
+    if ratio > RECIPE.leapfrog_above:
         return tuned.replace(integrator="leapfrog")
     leapfrog = _accepts(process, points, "leapfrog", trial)
-    two_stage = _accepts(process, points, "two_stage", trial, recipe.target_accept_stages)
+    two_stage = _accepts(process, points, "two_stage", trial, RECIPE.target_accept_stages)
     if two_stage <= leapfrog:
         return tuned.replace(integrator="leapfrog")
-    if ratio > recipe.three_stage_below:
+    if ratio > RECIPE.three_stage_below:
         return tuned.replace(integrator="two_stage")
     three_stage = _accepts(process, points, "three_stage", trial)
     best = "three_stage" if three_stage > two_stage else "two_stage"

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import STAT_NAMES, STRAIGHT
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process
+from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import INTEGRATORS, Settings, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
@@ -18,9 +20,9 @@ from mjhmc_numba.warmup.drivers import FEWEST_DRAWS, MANY_DIMENSIONS, MOST_DIMEN
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.metric import COARSE, FINE, Detail, Spectrum
 from mjhmc_numba.warmup.mixing import agreed, forgetting, lengthening, slowness, thinning
-from mjhmc_numba.warmup.recipe import Recipe
+from mjhmc_numba.warmup.recipe import RECIPE
 from mjhmc_numba.warmup.schedule import Window, windows
-from mjhmc_numba.warmup.start import Region
+from mjhmc_numba.warmup.step_size import DualAveraging
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,
     QUARTER_TURN,
@@ -36,17 +38,6 @@ from mjhmc_numba.warmup.ways import WINDOWS, Way, Ways
 
 __all__ = ["Tuner", "first_guess"]
 
-_SAVED = (
-    "window",
-    "in_window",
-    "slowest",
-    "measured",
-    "forgets",
-    "draws_per_refresh",
-    "cap",
-    "begun",
-    "paths_per_draw",
-)
 _ACCEPTANCE = STAT_NAMES.index("acceptance_rate")
 _REFRESHES = STAT_NAMES.index("n_R")
 _MOVES = [STAT_NAMES.index(name) for name in ("n_L", "n_F")]
@@ -81,35 +72,39 @@ class Tuner:
         longer so
     """
 
-    settings: Settings
+    settings: Settings = field(metadata=GIVEN)
     ndim: int
     tune: int
     rng: np.random.Generator
     region: Region
-    recipe: Recipe = field(default_factory=Recipe)
     density_changes: bool = False
+    plan: list[Window] = field(init=False)
+    history: History = field(init=False)
+    window: int = field(default=0, init=False)
+    in_window: int = field(default=0, init=False)
+    slowest: float = field(default=1.0, init=False)
+    measured: float = field(default=1.0, init=False)
+    forgets: float = field(default=math.inf, init=False)
+    draws_per_refresh: float = field(init=False)
+    cap: float = field(default=RECIPE.first_cap, init=False)
+    turning: Turning = field(init=False)
+    paths_per_draw: float = field(default=1.0, init=False)
+    ways: Ways | None = field(default=None, init=False)
+    begun: bool = field(default=False, init=False)
+    averaging: DualAveraging = field(default=step_tuner.init(1.0), init=False)
+    acceptance: list[float] = field(default_factory=list, init=False)
 
     def __post_init__(self):
-        self.plan: list[Window] = windows(self.tune)
+        self.plan = windows(self.tune)
         self.history = History(self.ndim, self.tune)
-        self.window = 0
-        self.in_window = 0
-        self.slowest = self.measured = 1.0
-        self.forgets = math.inf
         self.draws_per_refresh = most_draws_per_refresh(self.ndim)
-        self.cap = self.recipe.first_cap
         self.turning = Turning(self.settings, self.ndim, self.density_changes)
-        self.paths_per_draw = 1.0
-        self.ways: Ways | None = None
-        self.begun = False
-        self.averaging = step_tuner.init(1.0)
-        self._acceptance: list[float] = []
 
     # ------------------------------------------------------------------ begin
 
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
-        if not self.begun and self.tune >= self.recipe.ways_from and not self.density_changes:
+        if not self.begun and self.tune >= RECIPE.ways_from and not self.density_changes:
             self.ways = Ways(self.region.widened, process.logp)
         self.begun = True
         tuned = self.turning.without(process.tuned)
@@ -133,7 +128,7 @@ class Tuner:
             error, gain = process.probe(
                 process.z, process.z_grad, process.z_logp, tuned.integrator, step
             )
-            allowed = wanted + self.recipe.downhill_share * max(gain, 0.0)
+            allowed = wanted + RECIPE.downhill_share * max(gain, 0.0)
             grow = 1 if abs(error) < allowed else -1
             if direction == 0:
                 direction = grow
@@ -145,10 +140,9 @@ class Tuner:
     def _target(self, integrator: str) -> float:
         if self.settings.target_accept is not None:
             return self.settings.target_accept
-        recipe = self.recipe
         if integrator == "harmonic":
-            return recipe.target_accept_harmonic
-        return recipe.target_accept if integrator == "leapfrog" else recipe.target_accept_stages
+            return RECIPE.target_accept_harmonic
+        return RECIPE.target_accept if integrator == "leapfrog" else RECIPE.target_accept_stages
 
     # ------------------------------------------------------------------ update
 
@@ -162,14 +156,14 @@ class Tuner:
             return
         self.history.append(process.x, process.grad, process.logp)
         if math.isfinite(stats[_ACCEPTANCE]):
-            self._acceptance.append(self._unrefined_acceptance(process, stats))
+            self.acceptance.append(self._unrefined_acceptance(process, stats))
         # A new step size counts from a refresh on, so that is when it is worth a change.
-        if stats[_REFRESHES] > 0 and self._acceptance and self.settings.step_size is None:
-            acceptance = float(np.mean(self._acceptance))
+        if stats[_REFRESHES] > 0 and self.acceptance and self.settings.step_size is None:
+            acceptance = float(np.mean(self.acceptance))
             target = self._target(process.tuned.integrator)
             self.averaging = step_tuner.update(self.averaging, acceptance, target)
             process.set_step_size(self._bounded(process.tuned, math.exp(self.averaging.log_step)))
-            self._acceptance.clear()
+            self.acceptance.clear()
         self.in_window += 1
         self.turning.count(process.tuned)
         if self.in_window == self.plan[self.window].draws:
@@ -204,7 +198,7 @@ class Tuner:
             return False
         self.history.clear()
         self.window = self.in_window = 0
-        self.cap = self.recipe.first_cap
+        self.cap = RECIPE.first_cap
         process.start(self.ways.another_start(self.rng, process.evaluate, process.x.copy()))
         self.begin(process)
         return True
@@ -225,7 +219,7 @@ class Tuner:
             return
         self.window += 1
         self.in_window = 0
-        self._acceptance.clear()
+        self.acceptance.clear()
         tuned = process.tuned
         if self.settings.step_size is None:
             step = step_tuner.final(self.averaging)
@@ -233,8 +227,8 @@ class Tuner:
         if window.is_final:
             self._freeze(process, tuned, window.draws)
             return
-        self.cap = min(self.cap * self.recipe.cap_growth, self.recipe.largest_cap)
-        draws = self.history.stationary_part(window.draws, self.recipe.keep_share, tuned.chart)
+        self.cap = min(self.cap * RECIPE.cap_growth, RECIPE.largest_cap)
+        draws = self.history.stationary_part(window.draws, RECIPE.keep_share, tuned.chart)
         used = tuned.metric
         tuned = self._with_chart(self.turning.without(tuned), *draws)
         z, grad, logp = _in_chart(tuned, *draws)
@@ -242,14 +236,14 @@ class Tuner:
         if self.settings.fixed_metric(self.ndim) is None:
             estimate = self._estimate(z, grad)
             tuned = self._with_new_metric(process, tuned, estimate, z, grad)
-        if len(z) >= self.recipe.low_rank_from:
+        if len(z) >= RECIPE.low_rank_from:
             scale = metric_tuner.slowest_scale(tuned.metric, z, grad)
-            self.slowest = self.measured = max(scale, self.recipe.shortest_scale)
-        if self.window > self.recipe.travel_windows and not self.turning.turned:
+            self.slowest = self.measured = max(scale, RECIPE.shortest_scale)
+        if self.window > RECIPE.travel_windows and not self.turning.turned:
             self._heed_mixing(draws[0], tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, estimate, z, grad, logp)
-        if self.window > self.recipe.travel_windows:
+        if self.window > RECIPE.travel_windows:
             last = self.plan[self.window].is_final
             tuned = self._choose_rotation(tuned, used, z, grad, logp, last=last)
         self.averaging = step_tuner.init(tuned.step_size)
@@ -288,14 +282,14 @@ class Tuner:
         alike = slowness(x, lag)
         self.forgets = forgetting(x) * tuned.gradients_a_draw
         self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
-        if alike > self.recipe.slow:
+        if alike > RECIPE.slow:
             self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
         if self.plan[self.window].is_final:
             self.slowest *= lengthening(alike)
 
     def _estimate(self, x, grad) -> Spectrum:
         """The target's covariance, as far as so many draws tell it."""
-        if self.settings.metric == "diag" or len(x) < self.recipe.low_rank_from:
+        if self.settings.metric == "diag" or len(x) < RECIPE.low_rank_from:
             flat = metric_tuner.diagonal(x, grad)
             return Spectrum(flat.scale, flat.directions, flat.eigenvalues)
         return metric_tuner.spectrum(x, grad)
@@ -321,7 +315,7 @@ class Tuner:
         self, process: Process, tuned: Tuned, estimate: Spectrum | None, x, grad, logp
     ) -> Tuned:
         """The integrator, tried from draws of the warm-up, with a step size to begin with."""
-        rows = self.rng.choice(len(x), min(self.recipe.trials, len(x)), replace=False)
+        rows = self.rng.choice(len(x), min(RECIPE.trials, len(x)), replace=False)
         points = [(x[k], grad[k], logp[k]) for k in rows]
         if self.density_changes:
             points = [(x, *process.evaluate(x)[::-1]) for x, _, _ in points]
@@ -329,7 +323,7 @@ class Tuner:
         harmonic = None
         if self.settings.step_size is None and not self.density_changes:
             harmonic = self._choose_harmonic(process, tuned, estimate, x, grad, logp, points)
-        return harmonic or try_stages(process, self.recipe, tuned, points, self.slowest)
+        return harmonic or try_stages(process, tuned, points, self.slowest)
 
     def _choose_harmonic(
         self, process: Process, tuned: Tuned, estimate: Spectrum | None, x, grad, logp, points
@@ -338,30 +332,29 @@ class Tuner:
         with a metric of those before them, as few draws fit their own metric too well.
         """
         if estimate is None:
-            return try_harmonic(process, self.recipe, tuned, points)
+            return try_harmonic(process, tuned, points)
         fine = tuned.replace(metric=self._metric(estimate, FINE, x, grad))
-        if try_harmonic(process, self.recipe, fine, points) is None:
+        if try_harmonic(process, fine, points) is None:
             return None
-        n = len(x) - math.ceil(self.recipe.unseen_share * len(x))
+        n = len(x) - math.ceil(RECIPE.unseen_share * len(x))
         earlier = tuned.replace(
             metric=self._metric(self._estimate(x[:n], grad[:n]), FINE, x[:n], grad[:n])
         )
         newest = list(zip(x[n:], grad[n:], logp[n:], strict=True))
-        found = try_harmonic(process, self.recipe, earlier, newest)
+        found = try_harmonic(process, earlier, newest)
         return None if found is None else found.replace(metric=fine.metric)
 
     def _configure(self, process: Process, tuned: Tuned) -> None:
         """Give the process its metric and trajectory for the next window."""
-        recipe = self.recipe
-        if self.window < recipe.travel_windows:
-            tuned = self._with_trajectory(tuned, recipe.travel_rungs, draws_per_refresh=1.0)
+        if self.window < RECIPE.travel_windows:
+            tuned = self._with_trajectory(tuned, RECIPE.travel_rungs, draws_per_refresh=1.0)
         elif self.plan[self.window].is_final:
             tuned = self._with_trajectory(tuned)
         else:
             tuned = self._with_trajectory(tuned, draws_per_refresh=self.draws_per_refresh)
-        process.configure(tuned, max_gradients=self.recipe.draw_cap)
+        process.configure(tuned, max_gradients=RECIPE.draw_cap)
         made = sum(w.draws for w in self.plan[: self.window])
-        if made < self.recipe.unrefined_share * self.tune:
+        if made < RECIPE.unrefined_share * self.tune:
             process.state["refine_levels"] = 0
         process.restart()
 
@@ -391,33 +384,6 @@ class Tuner:
             draw_interval=settings.draw_interval or path.draw_interval,
         )
 
-    # ------------------------------------------------------------- save and load
-
-    def save(self) -> dict:
-        """The state of the warm-up, as arrays and numbers."""
-        return {
-            "numbers": {name: getattr(self, name) for name in _SAVED},
-            "plan": [tuple(window) for window in self.plan],
-            "ways": None if self.ways is None else self.ways.save(),
-            "turning": self.turning.save(),
-            "averaging": list(self.averaging),
-            "acceptance": list(self._acceptance),
-            "history": self.history.save(),
-            "rng": self.rng.bit_generator.state,
-        }
-
-    def load(self, saved: dict) -> None:
-        """Go on from what was saved."""
-        for name, value in saved["numbers"].items():
-            setattr(self, name, value)
-        self.plan = [Window(*window) for window in saved["plan"]]
-        self.ways = None if saved["ways"] is None else Ways.load(saved["ways"])
-        self.turning.load(saved["turning"])
-        self.averaging = step_tuner.DualAveraging(*saved["averaging"])
-        self._acceptance = list(saved["acceptance"])
-        self.history.load(saved["history"])
-        self.rng.bit_generator.state = saved["rng"]
-
     # ------------------------------------------------------------------ final
 
     def stop(self, process: Process) -> None:
@@ -429,9 +395,9 @@ class Tuner:
             step = step_tuner.final(self.averaging)
             tuned = tuned.replace(step_size=self._bounded(tuned, step))
         undecided = not self.plan[self.window].is_final and self.settings.integrator == "auto"
-        if undecided and self.history.total >= self.recipe.trials:
+        if undecided and self.history.total >= RECIPE.trials:
             n = self.plan[self.window].draws
-            draws = self.history.stationary_part(n, self.recipe.keep_share, tuned.chart)
+            draws = self.history.stationary_part(n, RECIPE.keep_share, tuned.chart)
             x, grad, logp = _in_chart(tuned, *draws)
             used, tuned = tuned.metric, self.turning.without(tuned)
             free = self.settings.fixed_metric(self.ndim) is None
@@ -447,18 +413,18 @@ class Tuner:
         if tuned.integrator == "rotation":
             return QUARTER_TURN
         if tuned.integrator == "harmonic" and self.settings.integrator == "auto":
-            return min(max(step, self.recipe.shortest_angle), QUARTER_TURN)
+            return min(max(step, RECIPE.shortest_angle), QUARTER_TURN)
         if tuned.integrator == "harmonic":
             return min(step, QUARTER_TURN)
         if tuned.stages > 1:
-            return min(step, self.recipe.longest_stages_step * self.slowest / tuned.stages)
+            return min(step, RECIPE.longest_stages_step * self.slowest / tuned.stages)
         return step
 
     def _freeze(self, process: Process, tuned: Tuned, draws: int) -> None:
         """For good, after so many draws of the final window, which have been made with it."""
-        self.cap = self.recipe.largest_cap
+        self.cap = RECIPE.largest_cap
         tuned = self._with_trajectory(tuned)
-        if draws >= self.recipe.judged_by:
+        if draws >= RECIPE.judged_by:
             x, grad, logp = self.history.newest(draws)
             z, grad, _ = _in_chart(tuned, x, grad, logp)
             tuned = self._with_draws_apart(tuned, x).replace(settled=self._settled(tuned, z, grad))
@@ -481,7 +447,7 @@ class Tuner:
         if tuned.integrator == "rotation" or self.settings.refresh_rate is not None:
             return True
         now = metric_tuner.slowest_scale(tuned.metric, x, grad)
-        return now <= self.recipe.unsettled * self.measured
+        return now <= RECIPE.unsettled * self.measured
 
 
 def _in_chart(tuned: Tuned, x, grad, logp) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

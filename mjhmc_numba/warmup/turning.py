@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from mjhmc_numba.metric import Metric
+from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import Settings, Tuned
 from mjhmc_numba.warmup import rotation
 from mjhmc_numba.warmup.trajectory import QUARTER_TURN
@@ -36,7 +37,7 @@ class Turning:
     found : whether that one is of draws which had found all
     """
 
-    settings: Settings
+    settings: Settings = field(metadata=GIVEN)
     ndim: int
     density_changes: bool
     turns: int = 1
@@ -140,14 +141,6 @@ class Turning:
     def _about(self, tuned: Tuned, guide: rotation.Guide, *, found: bool) -> Tuned:
         self.turns, self.turned, self.found = guide.turns, 0, found
         return tuned.replace(integrator="rotation", step_size=QUARTER_TURN, metric=guide.metric)
-
-    def save(self) -> dict:
-        """As numbers."""
-        return {"turns": self.turns, "turned": self.turned, "found": self.found}
-
-    def load(self, saved: dict) -> None:
-        """Go on from what was saved."""
-        self.turns, self.turned, self.found = (saved[k] for k in ("turns", "turned", "found"))
 
 
 def _pays(guide: rotation.Guide, gradients: float, *, final: bool) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mjhmc_numba.initial import Region
 from mjhmc_numba.warmup.history import far_below
-from mjhmc_numba.warmup.start import Region
 
 __all__ = ["Way", "Ways"]
 
@@ -89,15 +89,3 @@ class Ways:
             if math.isfinite(logp) and np.isfinite(grad).all():
                 return x
         return otherwise
-
-    def save(self) -> dict:
-        """As arrays and numbers."""
-        tried = [{"x": w.x, "grad": w.grad, "logp": w.logp} for w in self.tried]
-        region = {"centre": self.region.centre, "spread": self.region.spread}
-        return {"region": region, "logp": self.logp, "most": self.most, "tried": tried}
-
-    @classmethod
-    def load(cls, saved: dict) -> Ways:
-        """What was saved."""
-        tried = [Way(**way) for way in saved["tried"]]
-        return cls(Region(**saved["region"]), saved["logp"], saved["most"], tried)

@@ -105,13 +105,13 @@ def test_wrong_shapes_are_refused_with_both_numbers(arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"initial": np.zeros(2), "jitter": -1.0}, "jitter is a distance, not -1"),
-        ({"initial": np.zeros(2), "jitter": np.nan}, "jitter is a distance, not nan"),
-        ({"initial": np.zeros(2), "jitter": "some"}, "jitter is a distance, not 'some'"),
-        ({"ndim": 2, "jitter": 1.0}, "give that too"),
+        ({"initial": np.zeros(2), "spread": -1.0}, "spread is a distance, not -1"),
+        ({"initial": np.zeros(2), "spread": np.nan}, "spread is a distance, not nan"),
+        ({"initial": np.zeros(2), "spread": "some"}, "spread is a distance, not 'some'"),
+        ({"ndim": 2, "spread": 1.0}, "give that too"),
     ],
 )
-def test_a_wrong_jitter_is_refused(arguments, message):
+def test_a_wrong_spread_is_refused(arguments, message):
     with pytest.raises(mj.SettingsError, match=message):
         mj.sample(log_gamma, **arguments, **SHORT)
 

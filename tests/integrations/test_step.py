@@ -172,7 +172,7 @@ def test_a_zarr_trace_holds_draws_statistics_and_state(
     for saved in trace._sampling_state.sampling_state[:]:
         saved = saved.item() if hasattr(saved, "item") else saved
         assert saved.iter_count == 50
-        assert saved.chain["process"]["arrays"]["rng"].dtype == np.uint64
+        assert saved.chain["process"]["rng"].dtype == np.uint64
 
 
 @pytest.mark.parametrize("beside", [False, True])

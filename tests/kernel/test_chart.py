@@ -109,7 +109,7 @@ def test_a_restored_process_has_the_chart(chart):
     target, values = skewed_target(NDIM), settings()
     process = started(target, values, made_tuned(NDIM, chart=chart), 7, X0)
     run(process, 5)
-    other = Process.restore(target, values, process.save())
+    other = Process.resume(target, values, process.snapshot())
     assert np.array_equal(run(process, 10)[0], run(other, 10)[0])
 
 

@@ -1,5 +1,7 @@
 """Charts from draws and gradients: the right ones where they help, none where they do not."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,7 @@ def test_the_fisher_divergence_is_smallest_where_it_says(seeds):
     chart = fit(x, grad, Drivers(scalers=(0,)))
 
     def divergence(log_scale):
-        other = type(chart)(**(chart.save() | {"log_scale": log_scale}))
+        other = dataclasses.replace(chart, log_scale=log_scale)
         z, g = in_chart(other, x, grad)
         return np.mean(z[:, 1:] ** 2 + g[:, 1:] ** 2)
 
@@ -208,7 +210,7 @@ def test_a_location_that_is_something_else_is_fitted(seeds):
 def test_in_a_deep_neck_scaler_and_mover_are_found_together(seeds):
     """Neither brings much without the other. Chains that have both know the whole of log tau."""
     result = mj.sample(centred, ndim=10, args=(SCHOOLS,), seed=seeds(148), progress=False)
-    found = [t.chart is not None and t.chart.drivers == [1, 0] for t in result.settings]
+    found = [t.chart is not None and t.chart.drivers == [1, 0] for t in result.tuned]
     assert sum(found) >= 3
     log_tau = result.draws[found, :, 1]
     assert (effective_size(log_tau[:, :, None])[0] / log_tau.size) > 0.02
@@ -232,7 +234,7 @@ def test_a_chart_that_was_given_makes_groups_about_a_mean_non_centred(seeds):
     options = {"ndim": 10, "args": (SCHOOLS,), "draws": 4000, "progress": False}
     known = mj.sample(non_centred, seed=seeds(138), chart="none", **options).draws
     ours = mj.sample(centred, seed=seeds(139), chart=chart, **options)
-    assert all(t.chart is chart for t in ours.settings)
+    assert all(t.chart is chart for t in ours.tuned)
     theta = known[:, :, :1] + np.exp(known[:, :, 1:2]) * known[:, :, 2:]
     pairs = [(ours.draws[:, :, j], known[:, :, j]) for j in (0, 1)]
     pairs += [(ours.draws[:, :, 2 + j], theta[:, :, j]) for j in range(8)]

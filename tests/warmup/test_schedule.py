@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from mjhmc_numba.saving import load, save
 from mjhmc_numba.warmup import history as history_module
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.schedule import windows
@@ -132,8 +133,7 @@ def test_some_draws_are_left_even_where_all_look_like_burn_in():
 
 def test_a_saved_history_goes_on_as_if_never_saved(small_memory):
     history = filled(4, 1000, 37)
-    other = History(4, 1000)
-    other.load(history.save())
+    other = load(History, save(history))
     for k in (37, 38):
         for one in (history, other):
             one.append(np.full(4, k), np.full(4, -k), math.pi)

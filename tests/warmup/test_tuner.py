@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from mjhmc_numba import targets
+from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.metric import Metric
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import Tuner
-from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.synthetic import autoregression
 
@@ -128,7 +128,7 @@ def test_a_warm_up_ends_with_the_users_own_caps(seeds):
     process, _ = warm_up(as_target(targets.standard_normal(2)), settings, 60, seeds(118))
     assert process["max_gradients"] == 123_456
     assert process["max_jumps"] == 7_890
-    assert process["refine_levels"] == settings.refine_levels
+    assert process["refine_levels"] == settings.resolve("leapfrog").refine_levels
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_mad
 ):
     tried, draws = [], []
 
-    def suits_its_own_draws(process, recipe, tuned, points):
+    def suits_its_own_draws(process, tuned, points):
         tried.append((tuned.metric, points))
         return tuned.replace(integrator="harmonic", step_size=1.4) if len(tried) == 1 else None
 

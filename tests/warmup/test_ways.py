@@ -8,10 +8,11 @@ import pytest
 from numba import njit
 
 from mjhmc_numba import targets
+from mjhmc_numba.initial import Region
+from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import tuner as tuner_module
-from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.ways import Way, Ways
 from tests.warmup.test_tuner import warm_up
 
@@ -83,7 +84,7 @@ def test_other_starts_are_in_the_region_and_finite(seeds):
 
 def test_ways_are_saved_whole():
     tried = ways(-30, 0)
-    again = Ways.load(tried.save())
+    again = load(Ways, save(tried))
     assert again.logp == tried.logp
     assert again.region.spread == tried.region.spread
     np.testing.assert_array_equal(again.region.centre, tried.region.centre)
