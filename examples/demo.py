@@ -96,7 +96,7 @@ def main() -> None:
     comparisons = {}
     for title, model in (("eight schools", schools), ("hierarchical regression", regression)):
         print(f"{title}: MJHMC (native path) and PyMC's NUTS, the worst parameter of each\n")
-        comparisons[title] = compare(model, ("mjhmc", "nuts"), cores=2, seed=SEED)
+        comparisons[title] = compare(model, ("mjhmc", "nuts"), cores=2, random_seed=SEED)
         print(f"\n{comparisons[title]}\n")
 
     plot_efficiency(comparisons, FOLDER / "efficiency.png")

@@ -1,6 +1,8 @@
 """Markov jump Hamiltonian Monte Carlo, compiled with Numba and tuned by itself."""
 
-from mjhmc_numba.api import sample, sample_hmc
+from importlib import import_module
+
+from mjhmc_numba.api import sample
 from mjhmc_numba.coordinates import Metric, Reparametrisation
 from mjhmc_numba.errors import (
     GradientError,
@@ -34,5 +36,17 @@ __all__ = [
     "Tuned",
     "as_target",
     "sample",
-    "sample_hmc",
 ]
+
+# Modules that are imported when they are first asked for.
+_LAZY = ("finite_ladder", "reference", "targets", "weights")
+
+
+def __getattr__(name: str):
+    if name in _LAZY:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

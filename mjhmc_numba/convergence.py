@@ -17,11 +17,12 @@ def slowest_dimensions(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Parameters
     ----------
-    draws : (chain, draw, d)
+    draws : (chain, draw, d) array
 
     Returns
     -------
-    indices, the slowest first: by their values, and by their squared distances from the mean
+    by_values, by_squares : arrays of int
+        Indices, the slowest first: by their values, and by squared distances from the mean.
     """
     values, squares = np.empty((2, draws.shape[2]))
     for at, block in _blocks(draws):
@@ -64,11 +65,11 @@ def effective_size(draws: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    draws : (chain, draw, d)
+    draws : (chain, draw, d) array
 
     Returns
     -------
-    (d,)
+    (d,) array
     """
     chains, n, d = draws.shape
     means = draws.mean(axis=1, keepdims=True)
@@ -90,7 +91,12 @@ def least_effective(draws: np.ndarray) -> tuple[float, int]:
 
     Parameters
     ----------
-    draws : (chain, draw, d)
+    draws : (chain, draw, d) array
+
+    Returns
+    -------
+    size : float
+    dimension : int
     """
     by_values, by_squares = slowest_dimensions(draws)
     values, squares = _scaled(draws[:, :, by_values]), _scaled(draws[:, :, by_squares]) ** 2
@@ -104,11 +110,12 @@ def split_r_hat(draws: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    draws : (chain, draw, d)
+    draws : (chain, draw, d) array
 
     Returns
     -------
-    (d,), NaN where nothing has moved or the spread is not finite
+    (d,) array
+        NaN where nothing has moved or the spread is not finite.
     """
     chains, n, d = draws.shape
     half = n // 2

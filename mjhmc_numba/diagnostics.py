@@ -1,21 +1,283 @@
-"""When not to trust the draws, and what to do then."""
+"""When not to trust the draws, and what to do then: one set of rules for all ways to sample.
+
+A rule of one chain is a function of plain values that returns a `Finding` or None. What needs many
+draws is looked at after 500, 1000, 2000, 4000 ... of them, so that a chain which is watched while
+it draws and does not know when it will end (the PyMC step) is told the same as one that is looked
+at afterwards. Rules of all chains together, or of the density, can only be asked at the end.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
-from mjhmc_numba.convergence import least_effective, split_r_hat
+from mjhmc_numba.convergence import least_effective, slowest_dimensions, split_r_hat
 from mjhmc_numba.results import Result
 from mjhmc_numba.target import Target
+from mjhmc_numba.tuned import Tuned
 
-__all__ = ["diagnose", "flat_dimensions"]
+__all__ = [
+    "EnergySums",
+    "Finding",
+    "capped",
+    "chain_findings",
+    "diagnose",
+    "findings",
+    "first_draws",
+    "flat_dimensions",
+    "is_look",
+    "low_acceptance",
+    "slow_dimensions",
+    "slow_mixing",
+    "stuck",
+    "unsettled",
+]
 
-STUCK_STAY = 100  # rings without a move
-LARGEST_R_HAT = 1.05  # above what a run that is only short would have
+STUCK_STAY = 100  # looks at the neighbours without a move
+
+LOW_ACCEPTANCE = 0.5
+ACCEPTANCE_DRAWS = 200  # after the warm-up, over which it is averaged
+
 SMALLEST_BFMI = 0.2  # Betancourt (2016): below 0.2-0.3 the energy explores slowly
+REFRESHED = 0.9  # refreshes per draw; with fewer, draws share an energy by design
+
+# Draws after which a chain is looked at: the first number, the second, and its doubles, of which
+# as many draws are kept as the second says, evenly spaced.
+FIRST_LOOK, LOOK = 500, 1000
+# The first draws, of which all dimensions are looked at: so many, or as many as have this many
+# numbers, but no fewer than some. Then it is known which dimensions are slow.
+ALL_DIMENSIONS, NUMBERS, FEWEST_FIRST = 250, 1 << 19, 50
+# Of its draws that a chain should be worth in independent ones. Less than is asked of all chains
+# together: that of one is known less well, least of all from the few draws of the first look.
+CHAIN_SHARE, FIRST_SHARE = 0.04, 0.02
+ENOUGH = 100  # independent ones, of however many draws
+
 FEWEST_DRAWS = 100  # for an R-hat worth the name
-SMALLEST_SHARE = 0.05  # of the draws that are worth an independent one, in a value or its square
+LARGEST_R_HAT = 1.05  # above what a run that is only short would have
+SMALLEST_SHARE = 0.05  # of the draws of all chains that are worth an independent one
 FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
+
+THE_CHAIN = "The chain"
+
+
+class Finding(NamedTuple):
+    """What is wrong with a chain, and what to do: a kind, and sentences about "The chain"."""
+
+    kind: str
+    message: str
+
+    def of(self, chain: int) -> str:
+        """The same of a chain with a number."""
+        return f"Chain {chain}{self.message.removeprefix(THE_CHAIN)}"
+
+
+# --------------------------------------------------------------- rules of one chain
+
+
+def stuck(stay: float) -> Finding | None:
+    """`stay`: looks at the neighbours of one point without a move."""
+    if stay <= STUCK_STAY:
+        return None
+    return Finding(
+        "stuck",
+        f"{THE_CHAIN} stayed at one point for {stay:.0f} looks at its neighbours: it was stuck. "
+        "Raise target_accept, tune longer, or reparametrise the model.",
+    )
+
+
+def capped(n_capped: float) -> Finding | None:
+    """`n_capped`: whether a draw was cut short."""
+    if n_capped <= 0:
+        return None
+    return Finding(
+        "capped",
+        f"{THE_CHAIN} has draws that were cut short at max_jumps or max_gradients (n_capped), so "
+        "they are not quite exact. Lower draw_interval, or raise these caps.",
+    )
+
+
+def unsettled(is_settled: bool) -> Finding | None:
+    """`is_settled`: whether the end of the warm-up asked for no other refresh rate."""
+    if is_settled:
+        return None
+    return Finding(
+        "unsettled",
+        f"{THE_CHAIN}'s refresh rate did not converge: the last draws of its warm-up had quite "
+        "another extent than those that it was chosen by. Tune longer, or reparametrise the model.",
+    )
+
+
+def low_acceptance(mean: float) -> Finding | None:
+    """`mean`: acceptance rate of the first draws after the warm-up."""
+    if mean >= LOW_ACCEPTANCE:
+        return None
+    return Finding(
+        "acceptance",
+        f"{THE_CHAIN} has a mean acceptance of {mean:.2f}: its step size does not fit where it is "
+        "now. Tune longer, or raise target_accept.",
+    )
+
+
+@dataclass
+class EnergySums:
+    """Sums over the energies of a chain's draws, from which follows how slowly they change."""
+
+    draws: int = 0
+    refreshes: float = 0.0
+    first: float = 0.0
+    last: float = 0.0
+    total: float = 0.0  # of differences from the first
+    squares: float = 0.0  # of these
+    changes: float = 0.0  # squared, from draw to draw
+
+    def add(self, energy: float, refreshes: float) -> None:
+        """Take one draw in."""
+        if self.draws == 0:
+            self.first = self.last = energy
+        self.draws += 1
+        self.refreshes += refreshes
+        self.total += energy - self.first
+        self.squares += (energy - self.first) ** 2
+        self.changes += (energy - self.last) ** 2
+        self.last = energy
+
+    @classmethod
+    def of(cls, energy: np.ndarray, refreshes: np.ndarray) -> EnergySums:
+        """Those of all draws of a chain."""
+        off = energy - energy[0]
+        changes = float(np.sum(np.diff(energy) ** 2))
+        sums = float(off.sum()), float((off**2).sum()), changes
+        ends = float(energy[0]), float(energy[-1])
+        return cls(energy.size, float(refreshes.sum()), *ends, *sums)
+
+    def finding(self) -> Finding | None:
+        """Whether the energy changes little from refresh to refresh, next to its whole range."""
+        variance = self.squares / self.draws - (self.total / self.draws) ** 2
+        if self.refreshes <= REFRESHED * self.draws or not variance > 0:
+            return None
+        bfmi = self.changes / (self.draws - 1) / variance
+        if not bfmi < SMALLEST_BFMI:
+            return None
+        return Finding(
+            "energy",
+            f"{THE_CHAIN} explores its energies slowly (E-BFMI {bfmi:.2g}): tails or the neck of a "
+            "funnel are reached rarely, and variances may be wrong. Reparametrise the model, for "
+            "example as a non-centred one.",
+        )
+
+
+def is_look(n: int) -> bool:
+    """Whether a chain is looked at after n draws."""
+    looks, rest = divmod(n, LOOK)
+    return n == FIRST_LOOK or (rest == 0 and looks > 0 and looks & (looks - 1) == 0)
+
+
+def stride_at(n: int) -> int:
+    """From one draw that is kept to the next, after n of them."""
+    return 1 << max(-(-n // LOOK) - 1, 0).bit_length()
+
+
+def first_draws(ndim: int) -> int:
+    """From how many draws the slow dimensions are chosen."""
+    return min(ALL_DIMENSIONS, max(NUMBERS // ndim, FEWEST_FIRST))
+
+
+def slow_dimensions(draws: np.ndarray) -> np.ndarray:
+    """Those that `slow_mixing` looks at, chosen from the first draws (n, d)."""
+    return np.union1d(*slowest_dimensions(draws[None]))
+
+
+def slow_mixing(kept: np.ndarray, n: int, labels: Sequence[str]) -> Finding | None:
+    """Whether n draws are worth few independent ones.
+
+    Parameters
+    ----------
+    kept : (m, k) array
+        Some of the n draws, evenly spaced, in their slow dimensions.
+    n : int
+        Draws made.
+    labels : sequence of str
+        Names of these dimensions.
+    """
+    size, dimension = least_effective(np.ascontiguousarray(kept)[None])
+    if size >= min((CHAIN_SHARE if n >= LOOK else FIRST_SHARE) * n, ENOUGH):
+        return None
+    return Finding(
+        "mixing",
+        f"{THE_CHAIN} mixes slowly: its first {n} draws are worth only {size:.0f} independent ones "
+        f"in {labels[dimension]} or its square, and its variance may be wrong. Draw more, or "
+        "reparametrise the model: a non-centred hierarchy is easier.",
+    )
+
+
+def chain_findings(
+    draws: np.ndarray, stats: Mapping[str, np.ndarray], tuned: Tuned, names: Sequence[str]
+) -> list[Finding]:
+    """What all rules of one chain say, each at most once.
+
+    Parameters
+    ----------
+    draws : (n, d) array
+        Draws after the warm-up.
+    stats : mapping of str to (n,) array
+        Their statistics.
+    tuned : Tuned
+        What they were made with.
+    names : sequence of str
+        Of the dimensions.
+    """
+    rates = stats["acceptance_rate"]
+    rates = rates[~np.isnan(rates)][:ACCEPTANCE_DRAWS]
+    found = [
+        stuck(_first_above(stats["longest_stay"], STUCK_STAY)),
+        capped(_first_above(stats["n_capped"], 0)),
+        unsettled(tuned.settled),
+        low_acceptance(float(rates.mean())) if rates.size == ACCEPTANCE_DRAWS else None,
+        next(_energy_findings(stats), None),
+        next(_mixing_findings(draws, names), None),
+    ]
+    return [finding for finding in found if finding is not None]
+
+
+def _first_above(values: np.ndarray, limit: float) -> float:
+    """The first value above the limit, or the limit."""
+    above = values[values > limit]
+    return float(above[0]) if above.size else limit
+
+
+def _looks(n: int) -> list[int]:
+    """Numbers of draws, up to n, after which a chain is looked at."""
+    looks = [FIRST_LOOK, LOOK]
+    while looks[-1] < n:
+        looks.append(2 * looks[-1])
+    return [look for look in looks if look <= n]
+
+
+def _energy_findings(stats: Mapping[str, np.ndarray]) -> Iterator[Finding]:
+    energy, refreshes = stats["energy"], stats["n_R"]
+    for n in _looks(energy.size):
+        finding = EnergySums.of(energy[:n], refreshes[:n]).finding()
+        if finding is not None:
+            yield finding
+
+
+def _mixing_findings(draws: np.ndarray, names: Sequence[str]) -> Iterator[Finding]:
+    looks = _looks(len(draws))
+    if not looks:
+        return
+    slow = slow_dimensions(draws[: first_draws(draws.shape[1])])
+    labels = [names[j] for j in slow]
+    for n in looks:
+        stride = stride_at(n)
+        finding = slow_mixing(draws[stride - 1 : n : stride, slow], n, labels)
+        if finding is not None:
+            yield finding
+
+
+# ------------------------------------------------------ all chains, and the density
 
 
 def diagnose(result: Result, target: Target | None = None) -> list[str]:
@@ -23,11 +285,18 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
 
     Parameters
     ----------
-    result : the run
-    target : its density, which is asked whether it is flat
+    result : Result
+        The run.
+    target : Target, optional
+        Its density, which is asked whether it is flat.
+
+    Returns
+    -------
+    list of str
     """
-    messages = [*_divergences(result), *_caps(result), *_stuck_chains(result)]
-    messages += [*_unsettled_chains(result), *_slow_energy(result)]
+    found = findings(result)
+    messages = [*_divergences(result), *_merged(result.chains, found)]
+    is_slow = any(finding.kind == "mixing" for of_chain in found for finding in of_chain)
     try:
         flat = flat_dimensions(result, target) if target is not None else []
     except Exception as error:  # no reason to lose the draws
@@ -39,8 +308,36 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
             "the draws mean nothing. Give it a prior there, or check its gradient."
         )
     elif result.draws.shape[1] >= FEWEST_DRAWS:
-        messages += _disagreement(result) or _few_effective(result)
+        messages += _disagreement(result) or ([] if is_slow else _few_effective(result))
     return messages
+
+
+def findings(result: Result) -> list[list[Finding]]:
+    """What the rules of one chain say of each."""
+    found = []
+    for k, draws in enumerate(result.draws):
+        stats = {name: values[k] for name, values in result.stats.items()}
+        found.append(chain_findings(draws, stats, result.tuned[k], result.names))
+    return found
+
+
+def _merged(chains: Sequence[int], found: Sequence[Sequence[Finding]]) -> list[str]:
+    """One message of each kind, about the first chain that it was found in, naming the others."""
+    told: dict[str, tuple[str, list[int]]] = {}
+    for chain, of_chain in zip(chains, found, strict=True):
+        for finding in of_chain:
+            if finding.kind in told:
+                told[finding.kind][1].append(chain)
+            else:
+                told[finding.kind] = finding.of(chain), []
+    return [message + _also(others) for message, others in told.values()]
+
+
+def _also(chains: list[int]) -> str:
+    if not chains:
+        return ""
+    named = ", ".join(map(str, chains))
+    return f" The same is true of chain{'s' if len(chains) > 1 else ''} {named}."
 
 
 def _divergences(result: Result) -> list[str]:
@@ -48,67 +345,9 @@ def _divergences(result: Result) -> list[str]:
     if not diverging.any():
         return []
     message = (
-        f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be "
-        "regions of high curvature that the chains do not enter. Raise target_accept, or "
-        "give the density an easier parametrisation."
-    )
-    return [message]
-
-
-def _caps(result: Result) -> list[str]:
-    capped = int((result.stats["n_capped"] > 0).sum())
-    if not capped:
-        return []
-    message = (
-        f"{capped} draws were cut short at max_jumps or max_gradients, so they are not quite "
-        "exact. Lower draw_interval or raise the caps."
-    )
-    return [message]
-
-
-def _stuck_chains(result: Result) -> list[str]:
-    stays = result.stats["longest_stay"].max(axis=1)
-    return [
-        f"Chain {chain} once stayed at a point for {stay} looks at its neighbours: it was "
-        "stuck. Raise target_accept, or give the density an easier parametrisation."
-        for chain, stay in zip(result.chains, stays, strict=True)
-        if stay > STUCK_STAY
-    ]
-
-
-def _unsettled_chains(result: Result) -> list[str]:
-    """Chains whose refresh rate was still about to change at the end of their warm-up."""
-    unsettled = [
-        str(chain)
-        for chain, tuned in zip(result.chains, result.settings, strict=True)
-        if not tuned.settled
-    ]
-    if not unsettled:
-        return []
-    message = (
-        f"The refresh rate of chain {', '.join(unsettled)} did not settle: the last draws of the "
-        "warm-up had quite another extent than those that it was chosen by. Tune longer, or give "
-        "the density an easier parametrisation."
-    )
-    return [message]
-
-
-def _slow_energy(result: Result) -> list[str]:
-    """Chains whose energy changes little from refresh to refresh, next to its whole range."""
-    energy = result.stats["energy"]
-    refreshed = result.stats["n_R"].mean() > 0.9  # else draws share an energy by design
-    if energy.shape[1] < FEWEST_DRAWS or not refreshed:
-        return []
-    with np.errstate(all="ignore"):
-        bfmi = np.mean(np.diff(energy, axis=1) ** 2, axis=1) / energy.var(axis=1)
-    slow = np.flatnonzero(bfmi < SMALLEST_BFMI)
-    if not slow.size:
-        return []
-    named = ", ".join(str(result.chains[k]) for k in slow)
-    message = (
-        f"The energy explores slowly in chain {named} (E-BFMI down to {bfmi[slow].min():.2g}): "
-        "tails or a narrow neck are reached rarely, and variances may be wrong. Give the density "
-        "an easier parametrisation, for example a non-centred one."
+        f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be regions of "
+        "high curvature that the chains do not enter. Raise target_accept, or reparametrise the "
+        "model."
     )
     return [message]
 
@@ -122,9 +361,9 @@ def _disagreement(result: Result) -> list[str]:
     worst = bad[np.argmax(np.nan_to_num(r_hat[bad], nan=np.inf))]
     named = _some([result.names[j] for j in bad])
     message = (
-        f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they have not mixed, "
-        "or there is nothing to agree on because the density does not fall off. Run longer, give "
-        "the density an easier parametrisation, or check that it has a finite integral."
+        f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they did not converge, "
+        "or there is nothing to converge to because the density does not fall off. Run longer, "
+        "reparametrise the model, or check that its density has a finite integral."
     )
     return [message]
 
@@ -134,13 +373,11 @@ def _few_effective(result: Result) -> list[str]:
     total = result.draws.shape[0] * result.draws.shape[1]
     if size >= SMALLEST_SHARE * total:
         return []
-    name = result.names[dimension]
-    return [
-        (
-            f"The {total} draws are worth only {size:.0f} independent ones in {name} or its "
-            "square: the chains creep. Draw more, or give the density an easier parametrisation."
-        )
-    ]
+    message = (
+        f"The chains mix slowly: their {total} draws are worth only {size:.0f} independent ones in "
+        f"{result.names[dimension]} or its square. Draw more, or reparametrise the model."
+    )
+    return [message]
 
 
 def _some(names: list[str], most: int = 5) -> str:

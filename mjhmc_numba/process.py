@@ -21,7 +21,7 @@ from numba import typeof
 
 from mjhmc_numba.coordinates import Draws, Reparametrisation
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.kernel import chain, control, layout
+from mjhmc_numba.kernel import chain, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, aligned_zeros
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import Target
@@ -158,6 +158,7 @@ class Process:
             In place of those of the settings, until the next call.
         """
         settings, g = self.settings, self.settings.balancing
+        resolved = settings.resolve(tuned.integrator)
         if tuned.metric.ndim != self.target.ndim:
             raise SettingsError(
                 f"The metric has {tuned.metric.ndim} dimensions, the density {self.target.ndim}."
@@ -172,11 +173,11 @@ class Process:
             draw_interval=tuned.draw_interval,
             stages=INTEGRATORS[tuned.integrator][0],
             motion=INTEGRATORS[tuned.integrator][1],
-            step_jitter=settings.step_jitter,
-            refresh_jitter=settings.refresh_jitter_of(tuned.integrator),
+            step_jitter=resolved.step_jitter,
+            refresh_jitter=resolved.refresh_jitter,
             refresh_alpha=settings.refresh_alpha,
-            refine_threshold=settings.refine_threshold_of(tuned.integrator),
-            refine_levels=settings.refine_levels if refine_levels is None else refine_levels,
+            refine_threshold=resolved.refine_threshold,
+            refine_levels=resolved.refine_levels if refine_levels is None else refine_levels,
             rates=g.code,
             g_max=g.bound,
             g=g.address,
@@ -300,11 +301,6 @@ class Process:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
         self._check_rows(draws, stats)
         return chain.run_ticks(self.state, draws, stats)
-
-    def run_control(self, draws, stats, refresh_probability: float) -> tuple[int, int]:
-        """The same for discrete-time HMC."""
-        self._check_rows(draws, stats)
-        return control.run_control(self.state, draws, stats, refresh_probability)
 
     def abort(self) -> None:
         """Make the kernel come back at the next event; from any thread."""

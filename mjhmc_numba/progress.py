@@ -1,6 +1,6 @@
 """A live display of several chains: in a terminal, in a notebook, or as sparse lines in a log.
 
-The driver reports one :class:`ChainProgress` a chain, as often as it likes; :class:`Progress`
+`run` reports one :class:`ChainProgress` per chain, as often as it likes; :class:`Progress`
 decides when that is drawn. A display that fails is switched off: it never costs a draw.
 """
 

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.kernel.random import exponential, fill_normal, uniform
+from mjhmc_numba.kernel.statistics import COUNTS
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned
 
@@ -52,18 +53,6 @@ _DRIFTS = {
 
 _DIVERGENCE = 1000.0
 _LARGEST_LOG_RATE = 700.0
-
-_COUNTS = (
-    "n_steps",
-    "n_L",
-    "n_F",
-    "n_R",
-    "n_diverging",
-    "n_capped",
-    "longest_stay",
-    "n_refined",
-    "n_blocked",
-)
 
 
 class Visit(NamedTuple):
@@ -101,8 +90,6 @@ def run(
     settings: Settings,
     tuned: Tuned,
     rng: np.ndarray,
-    *,
-    control: float | None = None,
 ) -> ReferenceRun:
     """Sample as the kernel does, slowly.
 
@@ -110,19 +97,15 @@ def run(
     ----------
     logp_and_grad : x -> (log density, gradient)
     x0 : (d,) array, where to start
-    draws : number of ticks, or of steps of the control sampler
+    draws : number of ticks
     settings, tuned : as the kernel gets them
     rng : (4,) uint64, the state of the random stream; advanced in place
-    control : refresh probability of discrete-time HMC, which is run instead if this is given
     """
     process = ReferenceProcess(logp_and_grad, x0, settings, tuned, rng)
     rows = []
     positions = np.empty((draws, process.here.x.size))
     for n in range(draws):
-        if control is None:
-            process.advance()
-        else:
-            process.control_step(control)
+        process.advance()
         positions[n] = process.here.x
         rows.append(process.statistics())
     stats = {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
@@ -152,9 +135,9 @@ class ReferenceProcess:
         bounded = math.isfinite(self.g_max)
         self.competing = settings.method == "competing" or not bounded
         self.poisson = settings.clock == "poisson" or self.competing
-        self.refine_levels = settings.refine_levels or 0
-        self.refine_threshold = settings.refine_threshold_of(tuned.integrator)
-        self.refresh_jitter = settings.refresh_jitter_of(tuned.integrator)
+        self.step_jitter, self.refresh_jitter, self.refine_levels, self.refine_threshold = (
+            settings.resolve(tuned.integrator)
+        )
         self._set_metric()
         self._reset_statistics()
         self.now = self.tick_end = 0.0
@@ -205,7 +188,7 @@ class ReferenceProcess:
         self.i, self.s = 0, 1
         self.origin_energy = self.here.energy
         self.path_error = 0.0
-        jitter = self.settings.step_jitter * (2 * uniform(self.rng) - 1)
+        jitter = self.step_jitter * (2 * uniform(self.rng) - 1)
         self.step_size = self.tuned.step_size * (1 + jitter)
         self.scheduled = False
         self.pending: tuple[float, float] | None = None
@@ -464,26 +447,10 @@ class ReferenceProcess:
         self.now = self.tick_end
         self.counts["n_capped"] += 1
 
-    def control_step(self, refresh_probability: float) -> None:
-        r"""Discrete-time HMC: L with probability :math:`\min(1, \pi_{ahead}/\pi)`, else F."""
-        here = self.here
-        self._begin_ladder(here.x, self.s * here.v, here.grad, here.logp)
-        ahead = self._log_ratio(self._neighbour_energy(1))
-        self._count_acceptance(ahead, 1.0)
-        if uniform(self.rng) < math.exp(min(0.0, ahead)):
-            self.i = 1
-            self.counts["n_L"] += 1
-        else:
-            self.s = -1
-            self.counts["n_F"] += 1
-        if uniform(self.rng) < refresh_probability:
-            self._refresh()
-            self.counts["n_R"] += 1
-
     # --------------------------------------------------------------- statistics
 
     def _reset_statistics(self) -> None:
-        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.counts = dict.fromkeys(COUNTS, 0)
         self.acceptance = self.acceptance_weight = 0.0
 
     def _count_acceptance(self, log_ratio: float, weight: float) -> None:

@@ -9,42 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned
 
-__all__ = ["Result", "stats_from_rows"]
-
-_WHOLE = ("n_steps", "n_L", "n_F", "n_R", "n_capped", "longest_stay", "n_refined", "n_blocked")
-
-
-def stats_from_rows(rows: np.ndarray, tuned: Sequence[Tuned]) -> dict[str, np.ndarray]:
-    """Statistics by name, each (chain, draw), from the kernel's rows (chain, draw, column)."""
-    column = {name: rows[..., k] for k, name in enumerate(STAT_NAMES)}
-    stats: dict[str, Any] = {name: column[name].astype(np.int64) for name in _WHOLE}
-    stats["n_jumps"] = stats["n_L"] + stats["n_F"] + stats["n_R"]
-    stats["diverging"] = column["n_diverging"] > 0
-    for name in ("energy", "energy_error", "step_size", "lp"):
-        stats[name] = np.array(column[name])
-    stats["acceptance_rate"] = _last_known(column["acceptance_rate"])
-    shape = rows.shape[:2]
-    for name in ("step_size", "refresh_rate", "num_steps", "draw_interval"):
-        values = np.array([getattr(t, name) for t in tuned])
-        # `step_size` itself is that of the ladder, jittered around this one.
-        key = "step_size_bar" if name == "step_size" else name
-        stats[key] = np.broadcast_to(values[:, None], shape).copy()
-    return stats
-
-
-def _last_known(values: np.ndarray) -> np.ndarray:
-    """NaN, where nothing was tried between two draws, replaced by the value before (or after)."""
-    filled = np.array(values)
-    for row in filled:
-        known = np.flatnonzero(np.isfinite(row))
-        if known.size:
-            at = np.searchsorted(known, np.arange(row.size), side="right") - 1
-            row[:] = row[known[np.maximum(at, 0)]]
-    return filled
+__all__ = ["Result"]
 
 
 @dataclass(eq=False)
@@ -53,24 +21,40 @@ class Result:
 
     Parameters
     ----------
-    draws : (chain, draw, dim), unweighted
-    stats : each (chain, draw); `n_steps` counts the gradients spent on a draw
-    settings : what each chain ran with after its warm-up
-    options : the settings as the user gave them
-    seed : entropy that makes the same draws again
-    warmup_gradients : (chain,), gradients spent before the first draw
-    chains : the number of each chain; an interrupted run may lack some
-    warmup_draws, warmup_stats : on request
-    jumps : on request, for each chain its jump record: visited states `x`, `holding_time`
+    draws : (chain, draw, d) array
+        Unweighted draws.
+    stats : dict of str to (chain, draw) array
+        The statistics of `mjhmc_numba.kernel.statistics`.
+    tuned : list of Tuned
+        What was tuned: what each chain ran with after its warm-up.
+    settings : Settings
+        What the user set.
+    seed : object
+        Entropy that makes the same draws again.
+    names : list of str
+        Of the dimensions.
+    tune : int
+        Draws of the warm-up.
+    warmup_gradients : (chain,) array
+        Gradients spent before the first draw.
+    chains : list of int
+        The number of each chain; an interrupted run may lack some.
+    warmup_draws, warmup_stats
+        The same of the warm-up, on request.
+    jumps : list of dict, optional
+        On request, for each chain its jump record: visited states `x`, `holding_time`
         sampled and `expected_holding_time`, the paper's importance weights, and the `event` that
-        ended the visit (1 = L, 2 = F, 3 = R)
-    interrupted : whether the run was cut short by the user
+        ended the visit (1 = L, 2 = F, 3 = R).
+    interrupted : bool
+        Whether the run was cut short by the user.
+    warnings : list of str
+        What is wrong with the draws, and what to do.
     """
 
     draws: np.ndarray
     stats: dict[str, np.ndarray]
-    settings: list[Tuned]
-    options: Settings
+    tuned: list[Tuned]
+    settings: Settings
     seed: Any
     names: list[str]
     tune: int
@@ -103,9 +87,13 @@ class Result:
 
         Parameters
         ----------
-        names
-            a name for each dimension; or a mapping of names to shapes, which share out the
-            dimensions in order. By default one variable "x".
+        names : sequence of str, or mapping of str to tuple, optional
+            A name for each dimension; or names and shapes, which share out the dimensions in
+            order. By default one variable "x".
+
+        Returns
+        -------
+        InferenceData or DataTree
         """
         import arviz
 
@@ -123,7 +111,13 @@ class Result:
         for group in groups:
             data[group].coords["chain"] = self.chains  # ArviZ numbers them from 0 on
         for group in ("posterior", "sample_stats"):
-            data[group].attrs.update(self._attributes())
+            data[group].attrs.update(
+                inference_library="mjhmc_numba",
+                inference_library_version=version("mjhmc_numba"),
+                tuning_steps=self.tune,
+                seed=str(self.seed),
+                **self.attributes(),
+            )
         return data
 
     def summary(self, names=None, **options):
@@ -146,21 +140,16 @@ class Result:
             at += size
         return named
 
-    def _attributes(self) -> dict[str, Any]:
-        """What ArviZ keeps beside the numbers, in types that every file format takes."""
-        options = self.options
-        rates = options.rates if isinstance(options.rates, str) else "custom"
+    def attributes(self) -> dict[str, Any]:
+        """What was set and tuned, in types that every file format takes."""
+        rates = self.settings.rates if isinstance(self.settings.rates, str) else "custom"
         return {
-            "inference_library": "mjhmc_numba",
-            "inference_library_version": version("mjhmc_numba"),
-            "tuning_steps": self.tune,
-            "seed": str(self.seed),
             "rates": rates,
-            "integrator": ", ".join(t.integrator for t in self.settings),
-            "step_size": [t.step_size for t in self.settings],
-            "num_steps": [t.num_steps for t in self.settings],
-            "refresh_rate": [t.refresh_rate for t in self.settings],
-            "draw_interval": [t.draw_interval for t in self.settings],
-            "metric_rank": [t.metric.rank for t in self.settings],
+            "integrator": ", ".join(t.integrator for t in self.tuned),
+            "step_size": [t.step_size for t in self.tuned],
+            "num_steps": [t.num_steps for t in self.tuned],
+            "refresh_rate": [t.refresh_rate for t in self.tuned],
+            "draw_interval": [t.draw_interval for t in self.tuned],
+            "metric_rank": [t.metric.rank for t in self.tuned],
             "warmup_gradients": [int(n) for n in self.warmup_gradients],
         }

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,8 @@ from mjhmc_numba.kernel.layout import (
 )
 from mjhmc_numba.tuned import INTEGRATORS
 
-__all__ = ["Settings"]
+__all__ = ["Resolved", "Settings", "check_counts", "check_fixed", "choose_settings"]
+
 
 # For a tuned step size.
 STEP_JITTER = 0.15
@@ -35,38 +36,65 @@ LARGEST_LEVEL = 16
 REFINE_THRESHOLD = 8.0
 
 
-@dataclass(frozen=True)
+class Resolved(NamedTuple):
+    """Settings that depend on which others were given, and on the integrator."""
+
+    step_jitter: float
+    refresh_jitter: float
+    refine_levels: int
+    refine_threshold: float
+
+
+@dataclass(frozen=True, eq=False)
 class Settings:
     """A user's settings. What is None, and an integrator "auto", is found in the warm-up.
 
+    Two settings are equal if their contents are, arrays included.
+
     Parameters
     ----------
-    step_size : length of an integrator step per gradient, in units of the metric
-    num_steps : integrator steps M between two rungs of the ladder
-    refresh_rate : momentum refreshes per unit of system time, the paper's beta
-    draw_interval : system time between two draws
-    integrator : "auto", "leapfrog", "two_stage", "three_stage", "harmonic" or "rotation"
-    rates : "metropolis", "barker", "sqrt" (the paper's), or a balancing function g(t)
-    rates_bound : the largest value of a balancing function given as a function
-    clock : "regular", or "poisson", the Markov jump process itself; None: regular where g is
-        bounded
-    method : "thinning" or "competing"; None: thinning where it can be done
-    metric : "low_rank", "diag", or a `Metric`; a vector is taken as variances, a matrix as a
-        covariance
-    reparametrisation : "auto": other coordinates where the scale of some dimensions depends on
-        others, as in a hierarchy; "none"; or a `Reparametrisation`. With a given step size or
-        metric "auto" is "none"
-    refresh_alpha : share of the momentum that a refresh keeps; 0 is a full refresh
-    refresh_jitter : spread of the times between refreshes under the regular clock; None: 0 for a
-        given refresh rate and for rotations, whose angle is chosen, else 0.3: where all paths
-        are half a turn long in some direction, squares in it hardly change
-    step_jitter : spread of the step size, drawn anew at each refresh; None: 0 for a given step
-        size, which is used as given, else 0.15
-    target_accept : acceptance statistic that the step size is tuned to; None: the tuner's choice
-    refine_levels : how many times a rung is halved where the energy error is large; None: 0
-        for a given step size, else 5
-    refine_threshold : energy error above which it is; None: 8, never for the rotation
-    max_jumps, max_gradients : a draw that costs more is cut short, counted and warned of
+    step_size : float, optional
+        Length of an integrator step per gradient, in units of the metric.
+    num_steps : int, optional
+        Integrator steps M between two rungs of the ladder.
+    refresh_rate : float, optional
+        Momentum refreshes per unit of system time, the paper's beta.
+    draw_interval : float, optional
+        System time between two draws.
+    integrator : {"auto", "leapfrog", "two_stage", "three_stage", "harmonic", "rotation"}
+        The map L from one rung to the next.
+    rates : {"metropolis", "barker", "sqrt"} or callable
+        The balancing function g(t) of the rates; "sqrt" is the paper's.
+    rates_bound : float, optional
+        The largest value of a balancing function given as a function.
+    clock : {"regular", "poisson"}, optional
+        "poisson" is the Markov jump process itself. By default regular where g is bounded.
+    method : {"thinning", "competing"}, optional
+        How the process is simulated. By default thinning where g is bounded.
+    metric : {"low_rank", "diag"}, Metric or array_like
+        A form to be tuned, or the metric; a vector is taken as variances, a matrix as a
+        covariance.
+    reparametrisation : {"auto", "none"} or Reparametrisation
+        "auto" finds other coordinates where the scale of some dimensions depends on others, as in
+        a hierarchy. With a given step size or metric "auto" is "none".
+    refresh_alpha : float
+        Share of the momentum that a refresh keeps; 0 is a full refresh.
+    refresh_jitter : float, optional
+        Spread of the times between refreshes under the regular clock. By default 0 for a given
+        refresh rate and for rotations, whose angle is chosen, else 0.3: where all paths are half
+        a turn long in some direction, squares in it hardly change.
+    step_jitter : float, optional
+        Spread of the step size, drawn anew at each refresh. By default 0 for a given step size,
+        which is used as given, else 0.15.
+    target_accept : float, optional
+        Acceptance statistic that the step size is tuned to.
+    refine_levels : int, optional
+        How many times a rung is halved where the energy error is large. By default 0 for a given
+        step size, else 5.
+    refine_threshold : float, optional
+        Energy error above which it is. By default 8, and never for the rotation.
+    max_jumps, max_gradients : int
+        A draw that costs more is cut short, counted and warned of.
     """
 
     step_size: float | None = None
@@ -90,23 +118,17 @@ class Settings:
     max_gradients: int = 1_000_000
 
     def __post_init__(self):
-        given = self.step_size is not None
-        if self.step_jitter is None:
-            object.__setattr__(self, "step_jitter", 0.0 if given else STEP_JITTER)
-        if self.refresh_jitter is None and self.refresh_rate is not None:
-            object.__setattr__(self, "refresh_jitter", 0.0)
-        if self.refine_levels is None:
-            object.__setattr__(self, "refine_levels", 0 if given else REFINE_LEVELS)
         positive = ("step_size", "refresh_rate", "draw_interval", "refine_threshold", "rates_bound")
         for name in positive:
             _check_positive(name, getattr(self, name))
         for name in ("num_steps", "max_jumps", "max_gradients"):
             _check_whole(name, getattr(self, name))
         _check_range("refresh_alpha", self.refresh_alpha, 0.0, 1.0)
-        if self.refresh_jitter is not None:
-            _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
-        _check_range("step_jitter", self.step_jitter, 0.0, 1.0)
-        _check_levels("refine_levels", self.refine_levels)
+        for name in ("refresh_jitter", "step_jitter"):
+            if getattr(self, name) is not None:
+                _check_range(name, getattr(self, name), 0.0, 1.0)
+        if self.refine_levels is not None:
+            _check_levels("refine_levels", self.refine_levels)
         if self.target_accept is not None:
             _check_positive("target_accept", self.target_accept)
             _check_range("target_accept", self.target_accept, 0.0, 1.0)
@@ -155,18 +177,38 @@ class Settings:
         }
         return cls.create(fixed | options)
 
-    def refresh_jitter_of(self, integrator: str) -> float:
-        """The spread of path lengths with this integrator."""
-        if self.refresh_jitter is not None:
-            return self.refresh_jitter
-        return REFRESH_JITTER if INTEGRATORS[integrator][1] == STRAIGHT else 0.0
+    def for_record(self) -> Settings:
+        """The same for a run with a jump record, which needs all rates of leaving a state."""
+        if self.clock == "regular":
+            raise SettingsError("A jump record is one of the jump process: use clock='poisson'.")
+        if self.method == "thinning":
+            raise SettingsError("A jump record needs method='competing', which knows all rates.")
+        return dataclasses.replace(self, clock="poisson", method="competing")
 
-    def refine_threshold_of(self, integrator: str) -> float:
-        """The energy error from which a rung of this integrator is refined."""
-        if self.refine_threshold is not None:
-            return self.refine_threshold
-        # In smaller steps a rotation would go to the same place.
-        return math.inf if integrator == "rotation" else REFINE_THRESHOLD
+    def resolve(self, integrator: str) -> Resolved:
+        """What was left to us, now that the integrator is known."""
+        is_given = self.step_size is not None
+        is_rotation = integrator == "rotation"
+        # A path length that is chosen, or given, is kept to.
+        is_straight = INTEGRATORS[integrator][1] == STRAIGHT
+        spread = REFRESH_JITTER if is_straight and self.refresh_rate is None else 0.0
+        return Resolved(
+            step_jitter=_first(self.step_jitter, 0.0 if is_given else STEP_JITTER),
+            refresh_jitter=_first(self.refresh_jitter, spread),
+            refine_levels=_first(self.refine_levels, 0 if is_given else REFINE_LEVELS),
+            # In smaller steps a rotation would go to the same place.
+            refine_threshold=_first(
+                self.refine_threshold, math.inf if is_rotation else REFINE_THRESHOLD
+            ),
+        )
+
+    def __eq__(self, other) -> bool:
+        if not isinstance(other, Settings):
+            return NotImplemented
+        return _content(self) == _content(other)
+
+    def __hash__(self) -> int:
+        return hash(_content(self))
 
     @cached_property
     def balancing(self) -> Balancing:
@@ -207,6 +249,49 @@ class Settings:
             return None
         self.reparametrisation.check(ndim)
         return self.reparametrisation
+
+
+def choose_settings(settings: Settings | None, options: dict) -> Settings:
+    """The settings given as an object, or made of keyword arguments."""
+    if settings is not None and not isinstance(settings, Settings):
+        raise SettingsError(f"settings is a Settings, not {type(settings).__name__}.")
+    if settings is not None and options:
+        raise SettingsError(f"Give settings= or {', '.join(options)}, not both.")
+    return settings if settings is not None else Settings.create(options)
+
+
+def check_counts(**counts) -> None:
+    """Raise unless all are whole numbers that make sense."""
+    for name, value in counts.items():
+        least = 0 if name == "tune" else 1
+        if value is None and name == "cores":
+            continue
+        if not _is_whole(value) or isinstance(value, bool) or value < least:
+            raise SettingsError(f"{name} is a whole number >= {least}, not {value!r}.")
+
+
+def check_fixed(settings: Settings, tune: int) -> None:
+    """Without a warm-up, all that it would find must be given."""
+    needed = ("step_size", "num_steps", "refresh_rate", "draw_interval")
+    missing = [name for name in needed if getattr(settings, name) is None]
+    if tune == 0 and missing:
+        raise SettingsError(f"Without a warm-up (tune=0), give {', '.join(missing)}.")
+
+
+def _first(given, otherwise):
+    return otherwise if given is None else given
+
+
+def _content(value: Any) -> Any:
+    """A value that can be compared and hashed: arrays and dataclasses of arrays by content."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = (_content(getattr(value, field.name)) for field in dataclasses.fields(value))
+        return (type(value), *parts)
+    if isinstance(value, (np.ndarray, list, tuple)):
+        # A metric may be given as a list; 0.0 makes one of both zeros.
+        array = np.asarray(value, dtype=float) + 0.0
+        return (array.shape, array.tobytes())
+    return value
 
 
 def _is_number(value: Any) -> bool:

@@ -90,7 +90,7 @@ def test_the_kernel_knows_no_other_room(path):
 
 @pytest.mark.parametrize("path", sorted((CORE / "warmup").glob("*.py")), ids=identify)
 def test_the_warmup_does_not_call_back_up(path):
-    assert within(imported_by(path), "mjhmc_numba.api", "mjhmc_numba.driver") == []
+    assert within(imported_by(path), "mjhmc_numba.api", "mjhmc_numba.run") == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_warmup_does_not_call_back_up(path):
     [
         ("import pymc as pm", {"pymc"}),
         ("def f():\n    from pymc.model import Model", {"pymc.model.Model"}),
-        ("from . import driver", {"mjhmc_numba.driver"}),
+        ("from . import run", {"mjhmc_numba.run"}),
         ("from .pymc import MJHMC", {"mjhmc_numba.pymc.MJHMC"}),
         ("from mjhmc_numba import pymc", {"mjhmc_numba.pymc"}),
         ("if TYPE_CHECKING:\n    import arviz\nelse:\n    import math", {"math"}),
@@ -151,6 +151,19 @@ import mjhmc_numba
 print(json.dumps(time.process_time() - start))
 """
     assert min(run_python(code, tmp_path) for _ in range(3)) < 0.5
+
+
+def test_the_rooms_that_the_readme_names_are_there_after_one_import(tmp_path):
+    code = """
+import json, sys
+import mjhmc_numba
+names = ["weights", "targets", "finite_ladder", "reference"]
+early = [name for name in names if f"mjhmc_numba.{name}" in sys.modules]
+found = [getattr(mjhmc_numba, name).__name__ for name in names if name in dir(mjhmc_numba)]
+print(json.dumps([early, found, hasattr(mjhmc_numba, "nothing")]))
+"""
+    found = ["weights", "targets", "finite_ladder", "reference"]
+    assert run_python(code, tmp_path) == [[], [f"mjhmc_numba.{name}" for name in found], False]
 
 
 def test_the_version_is_the_same_everywhere():

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mjhmc_numba.stats import table
+
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
 
@@ -25,3 +27,7 @@ def test_every_file_that_is_linked_exists():
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_statistics_are_those_that_the_code_declares():
+    assert f"\n\n{table()}\n\n" in (ROOT / "README.md").read_text()

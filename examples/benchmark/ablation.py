@@ -63,7 +63,7 @@ COLUMNS = [
 def gradients_of_flips(result: mj.Result) -> int:
     """What it would cost to compute a rung anew after every flip, as the paper does."""
     flips = result.stats["n_F"].sum(axis=1)
-    cost = [tuned.num_steps * INTEGRATORS[tuned.integrator][0] for tuned in result.settings]
+    cost = [tuned.num_steps * INTEGRATORS[tuned.integrator][0] for tuned in result.tuned]
     return int(flips @ cost)
 
 

@@ -121,7 +121,7 @@ def count(stats: np.ndarray, name: str) -> float:
 def tuned_process(target: Target, **options) -> Process:
     """A process that runs with what a warm-up found."""
     run = {"seed": 3, "chains": 1, "progress": False, "tune": 500, "draws": 10}
-    tuned = mj.sample(target, **run, **options).settings[0]
+    tuned = mj.sample(target, **run, **options).tuned[0]
     words = random_words(np.random.SeedSequence(4))
     process = Process(target, mj.Settings(**options), tuned, words)
     process.start(np.zeros(target.ndim))

@@ -104,7 +104,7 @@ class Problem(ABC):
             result = mj.sample(
                 self.target(),
                 self.centre(),
-                jitter=1.0,
+                spread=1.0,
                 chains=CHAINS,
                 cores=1,
                 draws=draws,
@@ -114,8 +114,7 @@ class Problem(ABC):
                 **options,
             )
         notes = " ".join(
-            f"{t.integrator}/{t.metric.rank}/{t.num_steps}/{t.step_size:.2g}"
-            for t in result.settings
+            f"{t.integrator}/{t.metric.rank}/{t.num_steps}/{t.step_size:.2g}" for t in result.tuned
         )
         run = Run(
             draws=self.scored(result.draws),

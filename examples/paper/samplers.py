@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 import mjhmc_numba
+from examples.paper.discrete_hmc import sample_hmc
 from mjhmc_numba import SamplingWarning, Settings
 from mjhmc_numba.targets import Distribution
 
@@ -133,20 +134,18 @@ def control_hmc(
     initial=None,
 ) -> Run:
     """Discrete-time HMC: each step is a draw."""
-    with quietly():
-        result = mjhmc_numba.sample_hmc(
-            target,
-            initial=starts(target, chains, seed) if initial is None else initial,
-            step_size=step_size,
-            num_steps=num_steps,
-            refresh_probability=probability,
-            draws=max(gradients // (num_steps * chains), 10),
-            chains=chains,
-            cores=1,
-            seed=_stream(seed, 2),
-            progress=False,
-        )
-    return Run(result.draws, result.gradients["draws"], steps=result.stats["n_steps"])
+    draws, stats = sample_hmc(
+        target,
+        initial=starts(target, chains, seed) if initial is None else initial,
+        step_size=step_size,
+        num_steps=num_steps,
+        refresh_probability=probability,
+        draws=max(gradients // (num_steps * chains), 10),
+        chains=chains,
+        seed=_stream(seed, 2),
+    )
+    steps = stats["n_steps"].astype(int)
+    return Run(draws, int(steps.sum()), steps=steps)
 
 
 def default_mjhmc(

@@ -42,8 +42,10 @@ class Comparison:
 
     Attributes
     ----------
-    table : a data frame with one row a sampler; see `compare`
-    data : the draws of each sampler, as ArviZ takes them
+    table : pandas.DataFrame
+        One row per sampler; see `compare`.
+    data : dict of str to InferenceData or DataTree
+        The draws of each sampler.
     """
 
     table: Any
@@ -93,17 +95,17 @@ def _bars(ax, table, columns: Mapping[str, str], title: str) -> None:
 # -------------------------------------------------------------------- the samplers
 
 # Draws, tune, chains and cores have the same names everywhere: they are among the options. The
-# seed and the progress bar have not.
+# seed and the progress bar have PyMC's names here, and others in nutpie and for a density.
 
 
-def _mjhmc(model, *, seed, progressbar, **options) -> Run:
+def _mjhmc(model, *, random_seed, progressbar, **options) -> Run:
     if isinstance(model, Target):
-        return _mjhmc_alone(model, seed=seed, progress=progressbar, **options)
+        return _mjhmc_alone(model, seed=random_seed, progress=progressbar, **options)
     began = time.perf_counter()
     compiled = compile_model(model)
     ready = time.perf_counter()
     sampling = compiled.sample(
-        random_seed=seed,
+        random_seed=random_seed,
         progressbar=progressbar,
         compute_convergence_checks=False,
         blocking=False,
@@ -123,13 +125,13 @@ def _mjhmc_alone(target, **options) -> Run:
     return Run(result.to_arviz(), gradients["warmup"], gradients["draws"], 0.0, seconds)
 
 
-def _nuts(model, *, seed, progressbar, **options) -> Run:
+def _nuts(model, *, random_seed, progressbar, **options) -> Run:
     if isinstance(model, Target):
         model, options = model_of(model), {"compile_kwargs": {"mode": PYTHON_MODE}} | options
     began = time.perf_counter()
     with model:
         data = pm.sample(
-            random_seed=seed,
+            random_seed=random_seed,
             progressbar=progressbar,
             nuts_sampler="pymc",  # PyMC 6 would take nutpie
             discard_tuned_samples=False,
@@ -138,11 +140,11 @@ def _nuts(model, *, seed, progressbar, **options) -> Run:
         )
     whole = time.perf_counter() - began
     seconds = data["posterior"].attrs["sampling_time"]
-    # One gradient more a draw: PyMC evaluates the start of each trajectory again.
+    # One gradient more per draw: PyMC evaluates the start of each trajectory again.
     return Run(data, *_gradients(data, more=1), whole - seconds, seconds)
 
 
-def _nutpie(model, *, seed, progressbar, **options) -> Run:
+def _nutpie(model, *, random_seed, progressbar, **options) -> Run:
     import nutpie
 
     began = time.perf_counter()
@@ -151,7 +153,9 @@ def _nutpie(model, *, seed, progressbar, **options) -> Run:
     else:
         compiled = nutpie.compile_pymc_model(model, backend="numba")
     ready = time.perf_counter()
-    data = nutpie.sample(compiled, seed=seed, progress_bar=progressbar, save_warmup=True, **options)
+    data = nutpie.sample(
+        compiled, seed=random_seed, progress_bar=progressbar, save_warmup=True, **options
+    )
     ended = time.perf_counter()
     return Run(data, *_gradients(data), ready - began, ended - ready)
 
@@ -255,26 +259,30 @@ def compare(
     draws: int = 1000,
     tune: int = 1000,
     chains: int = 4,
-    seed: int | None = None,
+    random_seed: int | None = None,
     cores: int | None = None,
-    var_names: Sequence[str] | None = None,
     progressbar: bool = True,
+    var_names: Sequence[str] | None = None,
 ) -> Comparison:
     """Run samplers side by side on a model, with the same draws, chains and seed.
 
     Parameters
     ----------
-    model
-        the PyMC model; that of the `with` block by default. Or a density of `mjhmc_numba` that
+    model : pm.Model or Target, optional
+        The PyMC model; that of the `with` block by default. Or a density of `mjhmc_numba` that
         knows its dimension: the other samplers then call it through Python, so their
         seconds mean little.
-    samplers
-        of "mjhmc", "nuts" (PyMC's own), "nutpie" and "nutpie_lowrank"; or a mapping of
-        them to further options of theirs
-    draws, tune, chains, cores : as for `pm.sample`
-    seed : the same for all
-    var_names : variables to score; all free ones and Deterministics by default
-    progressbar : show each sampler's own
+    samplers : sequence of str, or mapping of str to dict
+        Of "mjhmc", "nuts" (PyMC's own), "nutpie" and "nutpie_lowrank"; or a mapping of
+        them to further options of theirs.
+    draws, tune, chains, cores : int
+        As for `pm.sample`.
+    random_seed : int, optional
+        The same for all.
+    progressbar : bool
+        Show each sampler's own.
+    var_names : sequence of str, optional
+        Variables to score; all free ones and Deterministics by default.
 
     Returns
     -------
@@ -291,14 +299,14 @@ def compare(
     options = dict(samplers) if isinstance(samplers, Mapping) else {name: {} for name in samplers}
     _check_samplers(options)
     model, names = _model_and_names(model, var_names)
-    if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+    if random_seed is None:
+        random_seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
     how = {"draws": draws, "tune": tune, "chains": chains, "progressbar": progressbar}
     rows, data, first = {}, {}, None
     for name, more in options.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the table says what they would
-            run = SAMPLERS[name](model, **how, seed=seed, cores=cores, **more)
+            run = SAMPLERS[name](model, **how, random_seed=random_seed, cores=cores, **more)
         values = _quantities(run.data, names)
         if first is None:
             moving = np.ptp(values, axis=(0, 1)) > 0

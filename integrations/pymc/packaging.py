@@ -76,13 +76,20 @@ def to_arviz(
 
     Parameters
     ----------
-    density : of the model, with the data it was sampled with
-    variables, stats : each (chain, draw, ...), warm-up first
-    n_tune, n_kept_tune : draws of the warm-up that were made, and that are in the arrays
-    chains : number of each chain
-    seconds : that sampling took
-    attributes : stored beside the draws
-    idata_kwargs : handed to `pm.to_inference_data`
+    density : ModelDensity
+        Of the model, with the data it was sampled with.
+    variables, stats : mapping of str to (chain, draw, ...) array
+        Warm-up first.
+    n_tune, n_kept_tune : int
+        Draws of the warm-up that were made, and that are in the arrays.
+    chains : sequence of int
+        Number of each chain.
+    seconds : float
+        That sampling took.
+    attributes : mapping
+        Stored beside the draws.
+    idata_kwargs : mapping
+        Handed to `pm.to_inference_data`.
     """
     model = density.model
     traces = [_trace(model, variables, stats, at, chain) for at, chain in enumerate(chains)]

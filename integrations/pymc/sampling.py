@@ -6,21 +6,13 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from pymc.model import modelcontext
 
-from mjhmc_numba.api import (
-    check_counts,
-    check_fixed,
-    check_memory,
-    choose_settings,
-    longest_rectangle,
-    run_tasks,
-)
 from mjhmc_numba.diagnostics import diagnose
-from mjhmc_numba.driver import ChainRun, ChainTask
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.process import Process
 from mjhmc_numba.pymc.density import ModelDensity
@@ -34,8 +26,16 @@ from mjhmc_numba.pymc.packaging import (
     to_arviz,
 )
 from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
-from mjhmc_numba.results import Result, stats_from_rows
-from mjhmc_numba.settings import Settings
+from mjhmc_numba.results import Result
+from mjhmc_numba.run import (
+    ChainRun,
+    ChainTask,
+    check_memory,
+    longest_rectangle,
+    run_tasks,
+    stats_of,
+)
+from mjhmc_numba.settings import Settings, check_counts, check_fixed, choose_settings
 
 __all__ = ["CompiledModel", "Sampling", "compile", "sample"]
 
@@ -69,20 +69,38 @@ def sample(
 
     Parameters
     ----------
-    draws, tune, chains : draws to keep, tuning draws before them, chains
-    model : the PyMC model; that of the `with` block by default
-    random_seed : anything that `pm.sample` takes
-    cores : chains that run at once; all cores by default
-    progressbar : show a live display
-    var_names : variables to keep; all by default
-    initvals : initial values, or a list of them for each chain
-    jitter : start at random points near the initial values
-    discard_tuned_samples : False keeps the warm-up in groups of their own
-    compute_convergence_checks : log what R-hat and effective sample sizes say
-    idata_kwargs : handed to `pm.to_inference_data`, such as ``{"log_likelihood": True}``
-    compile_kwargs : handed to PyTensor's compilation
-    blocking : False returns at once with a `Sampling` to wait for, look into, or abort
-    settings, **options : see `mjhmc_numba.Settings`; unknown ones raise
+    draws, tune : int
+        Draws to keep, and tuning draws before them, of each chain.
+    chains : int
+        Number of chains.
+    model : pm.Model, optional
+        That of the `with` block by default.
+    random_seed : object
+        Anything that `pm.sample` takes.
+    cores : int, optional
+        Chains that run at once; as many as there are cores by default.
+    progressbar : bool
+        Show a live display.
+    var_names : sequence of str, optional
+        Variables to keep; all by default.
+    initvals : mapping, or sequence of mappings, optional
+        Initial values, of all chains or of each.
+    jitter : bool
+        Start at random points near the initial values.
+    discard_tuned_samples : bool
+        False keeps the warm-up in groups of their own.
+    compute_convergence_checks : bool
+        Log what R-hat and effective sample sizes say.
+    idata_kwargs : mapping, optional
+        Handed to `pm.to_inference_data`, such as ``{"log_likelihood": True}``.
+    compile_kwargs : mapping, optional
+        Handed to PyTensor's compilation.
+    blocking : bool
+        False returns at once with a `Sampling` to wait for, look into, or abort.
+    settings : Settings, optional
+        What not to tune; instead of `options`.
+    **options
+        The fields of `mjhmc_numba.Settings`; unknown ones raise.
 
     Returns
     -------
@@ -124,9 +142,16 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
 
     Parameters
     ----------
-    model : the PyMC model; that of the `with` block by default
-    var_names : variables to keep of each draw; all by default
-    compile_kwargs : handed to PyTensor's compilation
+    model : pm.Model, optional
+        That of the `with` block by default.
+    var_names : sequence of str, optional
+        Variables to keep of each draw; all by default.
+    compile_kwargs : mapping, optional
+        Handed to PyTensor's compilation.
+
+    Returns
+    -------
+    CompiledModel
     """
     model = modelcontext(model)
     if model.discrete_value_vars and model.continuous_value_vars:
@@ -147,8 +172,10 @@ class CompiledModel:
 
     Parameters
     ----------
-    density : the density of all free variables
-    var_names : variables to keep of each draw; all if None
+    density : ModelDensity
+        The density of all free variables.
+    var_names : sequence of str, optional
+        Variables to keep of each draw; all by default.
     """
 
     def __init__(self, density: ModelDensity, var_names: Sequence[str] | None = None):
@@ -243,7 +270,7 @@ class Sampling:
         self._began = time.perf_counter()
 
     def __repr__(self) -> str:
-        made = [len(run.draws_so_far()[0]) for run in self._runs]
+        made = [len(run.rows_so_far().draws) for run in self._runs]
         state = "finished" if self.is_finished else "running"
         return f"<Sampling: {state}, draws of each chain: {made}>"
 
@@ -319,16 +346,16 @@ class Sampling:
         """The draws so far, of as many chains as give most of them; None if there are none."""
         if self.is_finished:
             return self._finish()
-        parts = [run.draws_so_far() for run in self._runs]
-        kept = longest_rectangle([len(draws) for draws, _ in parts])
+        parts = [run.rows_so_far() for run in self._runs]
+        kept = longest_rectangle([len(rows.draws) for rows in parts])
         if not kept:
             return None
-        n = min(len(parts[k][0]) for k in kept)
-        tuned = [self._runs[k].process.tuned for k in kept]  # type: ignore[union-attr]
-        draws = np.stack([parts[k][0][:n] for k in kept])
-        stats = stats_from_rows(np.stack([parts[k][1][:n] for k in kept]), tuned)
+        n = min(len(parts[k].draws) for k in kept)
+        rows = [parts[k].until(n) for k in kept]
+        draws = np.stack([part.draws for part in rows])
+        stats = stats_of(rows, [self._runs[k].acceptance for k in kept])
         seconds = time.perf_counter() - self._began
-        return self._package(draws, _pymc_stats(stats), kept, seconds, {}, n_kept_tune=0)
+        return self._package(draws, stats, kept, seconds, {}, n_kept_tune=0)
 
     # ------------------------------------------------------------------ results
 
@@ -346,10 +373,10 @@ class Sampling:
 
     def _from_result(self, result: Result):
         draws, n_kept_tune = result.draws, 0
-        stats = _pymc_stats(result.stats)
+        stats = result.stats
         if result.warmup_draws is not None and result.warmup_stats is not None:
             n_kept_tune = result.warmup_draws.shape[1]
-            warmup = _pymc_stats(result.warmup_stats, is_warmup=True)
+            warmup = result.warmup_stats
             draws = np.concatenate([result.warmup_draws, draws], axis=1)
             stats = {
                 name: np.concatenate([warmup[name], array], axis=1) for name, array in stats.items()
@@ -382,19 +409,9 @@ class Sampling:
             log_convergence(data, self._compiled.density.model)
 
 
-def _pymc_stats(stats, *, is_warmup: bool = False) -> dict[str, np.ndarray]:
-    """Statistics under the names that ArviZ gives those of the step method."""
-    diverging = np.zeros_like(stats["diverging"]) if is_warmup else stats["diverging"]
-    return {
-        **{name: array for name, array in stats.items() if name != "n_blocked"},
-        "divergences": diverging.cumsum(axis=1),
-        "holding_time": stats["draw_interval"] / np.maximum(stats["n_jumps"], 1),
-    }
-
-
 def _reparametrisation_parents(result: Result) -> list[str]:
     """For each chain, the dimensions that the scale or the location of others depends on."""
-    used = [t.reparametrisation for t in result.settings]
+    used = [t.reparametrisation for t in result.tuned]
     return ["" if r is None else ", ".join(result.names[k] for k in r.parents) for r in used]
 
 
@@ -402,8 +419,7 @@ def _attributes(result: Result) -> dict[str, Any]:
     """What is stored beside the draws, in types that every file format takes."""
     return {
         "sampler": "mjhmc_numba",
-        "integrator": ", ".join(t.integrator for t in result.settings),
-        "metric_rank": [t.metric.rank for t in result.settings],
+        "sampler_version": version("mjhmc_numba"),
         "reparametrisation_parents": _reparametrisation_parents(result),
-        "warmup_gradients": [int(n) for n in result.warmup_gradients],
+        **result.attributes(),
     }

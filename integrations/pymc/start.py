@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.errors import InitialPointError
+from mjhmc_numba.initial import Region, first_finite, is_finite
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.target import Target
-from mjhmc_numba.warmup.start import Region
 
 __all__ = ["chain_seed", "find_start", "start_region"]
 
@@ -46,18 +46,12 @@ def find_start(
     region = start_region(density, point, jitter=jitter)
     if not jitter:
         x = region.centre
-        return x if _is_finite(target, x) else density.check_start(point)
-    for _ in range(JITTER_TRIES):
-        x = region.draw(rng)
-        if _is_finite(target, x):
-            return x
+        return x if is_finite(target, x) else density.check_start(point)
+    x, is_found, _ = first_finite(target, region, rng, JITTER_TRIES)
+    if is_found:
+        return x
     density.check_start(point)
     raise InitialPointError(
         f"The log density is finite at the initial point, but at none of {JITTER_TRIES} random "
         "points around it. Give initvals further inside the support, or jitter=False."
     )
-
-
-def _is_finite(target: Target, x: np.ndarray) -> bool:
-    logp, grad = target.logp_and_grad(x)
-    return bool(np.isfinite(logp) and np.isfinite(grad).all())

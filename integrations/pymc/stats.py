@@ -1,69 +1,48 @@
-"""The statistics of a draw, under the names and types that PyMC and ArviZ read.
+"""The statistics of a draw under the names and types that PyMC reads.
 
-Names and types are those of NUTS where both have a thing, so that a trace may hold both. ArviZ
-renames `tree_size` to `n_steps`, `mean_tree_accept` to `acceptance_rate` and `model_logp` to `lp`.
-
-=================== ==========================================================================
-`tree_size`         gradients spent on the draw
-`mean_tree_accept`  mean of min(1, pi_ahead / pi) where the process looked ahead; where it did not
-                    look since the last draw, the value before
-`step_size`         of the present ladder: jittered, drawn anew at each refresh
-`step_size_bar`     what it is jittered around
-`diverging`         an integrator step gained more than 1000 in energy, or left the support
-`divergences`       diverging draws of the chain so far, without those of the tuning
-`energy`            of position and momentum at the draw, in the coordinates of the
-                    reparametrisation where there is one. It changes at refreshes alone: with
-                    one per draw, as tuned, E-BFMI means what it does for NUTS; with fewer it is
-                    lower
-`energy_error`      energy gained on the path that led to the draw
-`model_logp`        log density at the draw
-`refresh_rate`      momentum refreshes per unit of system time
-`draw_interval`     system time between draws
-`num_steps`         integrator steps between two rungs of the ladder
-`n_L n_F n_R`       moves along the ladder, flips and refreshes; `n_jumps` is their sum
-`holding_time`      mean system time between two jumps of this draw: draw_interval / n_jumps; the
-                    whole interval where nothing happened in it
-`longest_stay`      most looks at the neighbours without a move
-`n_refined`         rungs that were computed in halved steps
-`n_capped`          whether the draw was cut short at max_jumps or max_gradients
-=================== ==========================================================================
+ArviZ renames `tree_size` to `n_steps`, `mean_tree_accept` to `acceptance_rate` and `model_logp` to
+`lp`. What each means is in the table of `mjhmc_numba.kernel.statistics`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from pymc.stats.convergence import SamplerWarning
 
-from mjhmc_numba.kernel.layout import STAT_NAMES
+from mjhmc_numba.stats import COLUMN, OF_KERNEL, OF_TUNED, STATISTICS, derive
+from mjhmc_numba.tuned import Tuned
 
-__all__ = ["COLUMN", "STATS"]
+__all__ = ["STATS", "of_draw"]
 
-COLUMN = {name: k for k, name in enumerate(STAT_NAMES)}
+# PyMC compares types by identity: a trace may hold NUTS too.
+_TYPES: dict[str, type] = {"float64": np.float64, "int64": np.int64, "int": int, "bool": bool}
 
 STATS: dict[str, tuple] = {
     "tune": (bool, []),
-    "step_size": (np.float64, []),
-    "step_size_bar": (np.float64, []),
-    "mean_tree_accept": (np.float64, []),
-    "tree_size": (np.float64, []),
-    "diverging": (bool, []),
-    "divergences": (int, []),
-    "energy": (np.float64, []),
-    "energy_error": (np.float64, []),
-    "model_logp": (np.float64, []),
-    "process_time_diff": (np.float64, []),
-    "perf_counter_diff": (np.float64, []),
-    "perf_counter_start": (np.float64, []),
-    "refresh_rate": (np.float64, []),
-    "draw_interval": (np.float64, []),
-    "holding_time": (np.float64, []),
-    "num_steps": (np.int64, []),
-    "n_jumps": (np.int64, []),
-    "n_L": (np.int64, []),
-    "n_F": (np.int64, []),
-    "n_R": (np.int64, []),
-    "longest_stay": (np.int64, []),
-    "n_refined": (np.int64, []),
-    "n_capped": (np.int64, []),
+    **{row.pymc_name: (_TYPES[row.dtype], []) for row in STATISTICS},
     "warning": (SamplerWarning, None),
 }
+
+# How a draw's statistics are read off the kernel's row: quicker than through arrays.
+_CASTS = {"float64": float, "int64": int, "bool": bool}
+_READ = [(row.pymc_name, COLUMN[row.origin], _CASTS[row.dtype]) for row in OF_KERNEL]
+_TUNED = [(row.pymc_name, row.origin) for row in OF_TUNED]
+
+
+def of_draw(row: list[float], tuned: Tuned) -> dict[str, Any]:
+    """Statistics of one draw by PyMC's names: what the kernel says, and what follows from it.
+
+    Parameters
+    ----------
+    row : list of float
+        The kernel's.
+    tuned : Tuned
+        What the draw was made with.
+    """
+    stats = {name: cast(row[k]) for name, k, cast in _READ}
+    for name, attribute in _TUNED:
+        stats[name] = getattr(tuned, attribute)
+    stats |= derive(stats)
+    return stats

@@ -17,31 +17,24 @@ from pymc.vartypes import continuous_types
 from rich.progress import TextColumn
 from rich.table import Column
 
-from mjhmc_numba.api import check_fixed, choose_settings
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
-from mjhmc_numba.pymc.stats import COLUMN, STATS
-from mjhmc_numba.pymc.watch import Watch
+from mjhmc_numba.pymc.stats import STATS, of_draw
+from mjhmc_numba.pymc.watch import KINDS, Watch
 from mjhmc_numba.saving import load, save
-from mjhmc_numba.settings import Settings
+from mjhmc_numba.settings import Settings, check_fixed, choose_settings
 from mjhmc_numba.target import Target
 from mjhmc_numba.tuned import Tuned
-from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.trajectory import straight
 from mjhmc_numba.warmup.tuner import Tuner, first_guess
 
 __all__ = ["DEFAULT_TUNE", "MJHMC"]
 
 DEFAULT_TUNE = 1000
-
-_N_STEPS, _N_DIVERGING, _N_CAPPED = (COLUMN[n] for n in ("n_steps", "n_diverging", "n_capped"))
-_N_L, _N_F, _N_R = (COLUMN[n] for n in ("n_L", "n_F", "n_R"))
-_STAY, _REFINED, _STEP = (COLUMN[n] for n in ("longest_stay", "n_refined", "step_size"))
-_ENERGY, _ERROR, _ACCEPTANCE = (COLUMN[n] for n in ("energy", "energy_error", "acceptance_rate"))
-_LP = COLUMN["lp"]
 
 _SHOWN = ("divergences", "step_size", "tree_size")
 
@@ -79,22 +72,33 @@ class MJHMC(BlockedStep):
 
     Parameters
     ----------
-    vars : variables to sample, or their names; all continuous ones by default
-    model : the PyMC model; that of the `with` block by default
-    rng : seeds the step where PyMC does not
-    initial_point : fixes shapes; PyMC's own by default
-    compile_kwargs : handed to PyTensor's compilation
-    blocked : sample all variables together
-    jitter : start each tuned chain at a random point near the given one (PyMC jitters the
-        starts of its own NUTS only)
-    tune : tuning draws that the schedule is made for; those of `pm.sample` by default
-    settings, **options : see `mjhmc_numba.Settings`; unknown ones raise. With `step_size`,
-        `num_steps`, `refresh_rate`, `draw_interval`, ``rates="sqrt"`` and
-        ``integrator="leapfrog"`` it is the paper's sampler.
+    vars : sequence of variables or str, optional
+        Variables to sample; all continuous ones by default.
+    model : pm.Model, optional
+        That of the `with` block by default.
+    rng : object
+        Seeds the step where PyMC does not.
+    initial_point : mapping, optional
+        Fixes shapes; PyMC's own by default.
+    compile_kwargs : mapping, optional
+        Handed to PyTensor's compilation.
+    blocked : bool
+        Sample all variables together.
+    jitter : bool
+        Start each tuned chain at a random point near the given one (PyMC jitters the starts of
+        its own NUTS only).
+    tune : int, optional
+        Tuning draws that the schedule is made for; those of `pm.sample` by default.
+    settings : Settings, optional
+        What not to tune; instead of `options`.
+    **options
+        The fields of `mjhmc_numba.Settings`; unknown ones raise. With `step_size`, `num_steps`,
+        `refresh_rate`, `draw_interval`, ``rates="sqrt"`` and ``integrator="leapfrog"`` it is the
+        paper's sampler.
 
     Notes
     -----
-    The statistics of a draw are explained in `mjhmc_numba.pymc.stats`.
+    The statistics of a draw are explained in `mjhmc_numba.kernel.statistics`.
     """
 
     name = "mjhmc"
@@ -196,7 +200,7 @@ class MJHMC(BlockedStep):
 
     def step(self, point):
         """Advance to the next draw."""
-        started, cpu = time.perf_counter(), time.process_time()
+        started, cpu = time.perf_counter(), time.thread_time()
         if self._process is None:
             self._begin(point)
         process, density, row = self._process, self.density, self._rows[0]
@@ -221,7 +225,7 @@ class MJHMC(BlockedStep):
         self.iter_count += 1
         stats["perf_counter_start"] = started
         stats["perf_counter_diff"] = time.perf_counter() - started
-        stats["process_time_diff"] = time.process_time() - cpu
+        stats["process_time_diff"] = time.thread_time() - cpu
         return new, [stats]
 
     def _bytes(self, point) -> bytes:
@@ -292,46 +296,26 @@ class MJHMC(BlockedStep):
     # ---------------------------------------------------------------------- statistics
 
     def _stats(self, row: list[float], tuned: Tuned) -> dict[str, Any]:
-        diverging = row[_N_DIVERGING] > 0
+        stats = of_draw(row, tuned)
+        diverging = stats["diverging"]
         if diverging and not self.tune:
             self.divergences += 1
-        if row[_ACCEPTANCE] == row[_ACCEPTANCE]:  # NaN where nothing was tried
-            self._acceptance = row[_ACCEPTANCE]
-        moves, flips, refreshes = int(row[_N_L]), int(row[_N_F]), int(row[_N_R])
-        n_jumps = moves + flips + refreshes
-        return {
-            "tune": self.tune,
-            "step_size": row[_STEP],
-            "step_size_bar": tuned.step_size,
-            "mean_tree_accept": self._acceptance,
-            "tree_size": row[_N_STEPS],
-            "diverging": diverging,
-            "divergences": self.divergences,
-            "energy": row[_ENERGY],
-            "energy_error": row[_ERROR],
-            "model_logp": row[_LP],
-            "refresh_rate": tuned.refresh_rate,
-            "draw_interval": tuned.draw_interval,
-            "holding_time": tuned.draw_interval / max(n_jumps, 1),
-            "num_steps": tuned.num_steps,
-            "n_jumps": n_jumps,
-            "n_L": moves,
-            "n_F": flips,
-            "n_R": refreshes,
-            "longest_stay": int(row[_STAY]),
-            "n_refined": int(row[_REFINED]),
-            "n_capped": int(row[_N_CAPPED]),
-            "warning": self._warning(row, tuned, diverging),
-        }
+        if not math.isnan(stats["mean_tree_accept"]):  # something was tried
+            self._acceptance = stats["mean_tree_accept"]
+        stats["mean_tree_accept"] = self._acceptance
+        stats["tune"] = self.tune
+        stats["divergences"] = self.divergences
+        stats["warning"] = self._warning(row, tuned, diverging)
+        return stats
 
     def _warning(self, row: list[float], tuned: Tuned, diverging: bool) -> SamplerWarning | None:
-        """A divergence, for the record; or, once a chain, what else is wrong and what to do."""
+        """A divergence, for the record; or, once per chain, what else is wrong and what to do."""
         if self.tune:
             kind = WarningType.TUNING_DIVERGENCE
         else:
-            advice = self._watch.advice(row, self._draws[0], self._acceptance, tuned)
-            if advice is not None:
-                return SamplerWarning(*advice, "warn", self.iter_count)
+            found = self._watch.finding(row, self._draws[0], self._acceptance, tuned)
+            if found is not None:
+                return SamplerWarning(KINDS[found.kind], found.message, "warn", self.iter_count)
             kind = WarningType.DIVERGENCE
         if not diverging:
             return None

@@ -1,4 +1,7 @@
-"""What a chain has to tell when something is wrong with it: each thing once, with advice."""
+"""What is wrong with a chain that PyMC draws one by one: each thing once, with advice.
+
+The rules are those of `mjhmc_numba.diagnostics`, asked while the draws come.
+"""
 
 from __future__ import annotations
 
@@ -8,133 +11,118 @@ from dataclasses import dataclass, field
 import numpy as np
 from pymc.stats.convergence import WarningType
 
-from mjhmc_numba.convergence import least_effective, slowest_dimensions
-from mjhmc_numba.diagnostics import STUCK_STAY
+from mjhmc_numba.diagnostics import (
+    ACCEPTANCE_DRAWS,
+    EnergySums,
+    Finding,
+    capped,
+    first_draws,
+    is_look,
+    low_acceptance,
+    slow_dimensions,
+    slow_mixing,
+    stride_at,
+    stuck,
+    unsettled,
+)
 from mjhmc_numba.pymc.layout import Layout
-from mjhmc_numba.pymc.stats import COLUMN
 from mjhmc_numba.saving import GIVEN
+from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.tuned import Tuned
 
-__all__ = ["Watch"]
+__all__ = ["KINDS", "Watch"]
 
-LOW_ACCEPTANCE = 0.5
-ACCEPTANCE_DRAWS = 200  # after tuning, over which it is averaged
+# PyMC's word for each kind of finding.
+KINDS = {
+    "stuck": WarningType.BAD_ACCEPTANCE,
+    "capped": WarningType.BAD_PARAMS,
+    "unsettled": WarningType.BAD_PARAMS,
+    "acceptance": WarningType.BAD_ACCEPTANCE,
+    "energy": WarningType.BAD_ENERGY,
+    "mixing": WarningType.BAD_PARAMS,
+}
 
-# Draws of which all dimensions are kept, and numbers that they may be, but for a few draws; then
-# it is known which dimensions are slow, and only those are kept.
-ALL_DIMENSIONS, NUMBERS, FEWEST = 250, 1 << 19, 50
-# Kept draws at which it is looked whether they creep; at the second number every other one is
-# dropped, so that further looks come whenever the number of draws has doubled.
-FIRST_LOOK, LOOK = 500, 1000
-# Of its draws that a chain should be worth in independent ones. Less than is asked of all chains
-# together: that of one is known less well, least of all from the few draws of the first look.
-SMALLEST_SHARE, FIRST_SHARE = 0.04, 0.02
-ENOUGH = 100  # independent ones, of however many draws
-
-_STAY, _N_CAPPED = COLUMN["longest_stay"], COLUMN["n_capped"]
-
-Advice = tuple[WarningType, str]
+_STAY, _N_CAPPED, _ENERGY, _N_R = (
+    COLUMN[name] for name in ("longest_stay", "n_capped", "energy", "n_R")
+)
 
 
 @dataclass
 class Watch:
-    """Looks at the draws of one chain after its tuning, as they come.
+    """Looks at the draws of one chain after its warm-up, as they come.
 
     Parameters
     ----------
-    layout : of the variables in a draw
+    layout : Layout
+        Of the variables in a draw.
     """
 
     layout: Layout = field(metadata=GIVEN)
-    told: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)  # kinds
+    waiting: list[Finding] = field(default_factory=list)  # a draw carries one
     tried: int = 0  # draws that have an acceptance
-    acceptance: float = 0.0
+    acceptance: float = 0.0  # their sum
     made: int = 0
-    stride: int = 1  # of the draws that are kept
     kept: list[np.ndarray] = field(default_factory=list)
-    slow: np.ndarray | None = None  # their dimensions; None: all
-    is_due: bool = False  # a look that something else came before
+    slow: np.ndarray | None = None  # dimensions that are kept; None: all
+    energy: EnergySums = field(default_factory=EnergySums)
 
-    def advice(
+    def finding(
         self, row: list[float], x: np.ndarray, acceptance: float, tuned: Tuned
-    ) -> Advice | None:
+    ) -> Finding | None:
         """What is wrong with this draw or with those so far, if it has not been told.
 
         Parameters
         ----------
-        row : statistics of the draw
-        x : (d,), the draw
-        acceptance : the last that is known, or NaN
-        tuned : what it was made with
+        row : list of float
+            The kernel's statistics of the draw.
+        x : (d,) array
+            The draw.
+        acceptance : float
+            The last that is known, or NaN.
+        tuned : Tuned
+            What it was made with.
         """
-        self._keep(x)
-        if not math.isnan(acceptance) and self.tried < ACCEPTANCE_DRAWS:
+        self.made += 1
+        self._tell(stuck(row[_STAY]))
+        self._tell(capped(row[_N_CAPPED]))
+        self._tell(unsettled(tuned.settled))
+        if self.tried < ACCEPTANCE_DRAWS and not math.isnan(acceptance):
             self.tried += 1
-            self.acceptance += acceptance / ACCEPTANCE_DRAWS
-        if row[_STAY] > STUCK_STAY and self._is_new("stuck"):
-            return WarningType.BAD_ACCEPTANCE, (
-                f"A chain stayed at one point for {row[_STAY]:.0f} looks at its neighbours: it was "
-                "stuck. Raise target_accept of MJHMC, tune longer, or reparameterize."
-            )
-        if row[_N_CAPPED] > 0 and self._is_new("capped"):
-            return WarningType.BAD_PARAMS, (
-                "A draw was cut short at max_jumps or max_gradients, so it is not quite exact. "
-                "Lower draw_interval of MJHMC or raise these caps."
-            )
-        if not tuned.settled and self._is_new("unsettled"):
-            return WarningType.BAD_PARAMS, (
-                "The refresh rate of a chain did not settle: its last tuning draws had quite "
-                "another extent than those that it was chosen by. Tune longer, or reparameterize."
-            )
-        is_low = self.tried == ACCEPTANCE_DRAWS and self.acceptance < LOW_ACCEPTANCE
-        if is_low and self._is_new("acceptance"):
-            return WarningType.BAD_ACCEPTANCE, (
-                f"The mean acceptance of a chain is {self.acceptance:.2f}: its step size does "
-                "not fit where the chain is now. Tune longer, or raise target_accept of MJHMC."
-            )
-        return self._creeps()
+            self.acceptance += acceptance
+            if self.tried == ACCEPTANCE_DRAWS:
+                self._tell(low_acceptance(self.acceptance / ACCEPTANCE_DRAWS))
+        self.energy.add(row[_ENERGY], row[_N_R])
+        if "mixing" not in self.told:
+            self._keep(x)
+        if is_look(self.made):
+            self._tell(self.energy.finding())
+            self._tell(self._mixing())
+        return self.waiting.pop(0) if self.waiting else None
 
-    def _is_new(self, what: str) -> bool:
-        """Whether it has not been told of this chain."""
-        is_new = what not in self.told
-        if is_new:
-            self.told.append(what)
-        return is_new
-
-    # ------------------------------------------------------- whether its draws creep
+    def _tell(self, finding: Finding | None) -> None:
+        if finding is not None and finding.kind not in self.told:
+            self.told.append(finding.kind)
+            self.waiting.append(finding)
 
     def _keep(self, x: np.ndarray) -> None:
-        self.made += 1
-        if "creeps" in self.told or self.made % self.stride:
-            return
-        if len(self.kept) == LOOK:
+        """Every draw, then every other one, and so on: few numbers however long the chain."""
+        stride = stride_at(self.made)
+        if stride > stride_at(self.made - 1):
             self.kept = self.kept[1::2]
-            self.stride *= 2
-            if self.made % self.stride:
-                return
+        if self.made % stride:
+            return
         self.kept.append(x.copy() if self.slow is None else x[self.slow])
-        if self.slow is None and len(self.kept) >= min(
-            ALL_DIMENSIONS, max(NUMBERS // x.size, FEWEST)
-        ):
+        if self.slow is None and len(self.kept) >= first_draws(x.size):
             draws = np.array(self.kept)
-            self.slow = np.union1d(*slowest_dimensions(draws[None]))
+            self.slow = slow_dimensions(draws)
             self.kept = list(draws[:, self.slow])
-        self.is_due |= self.made == FIRST_LOOK or len(self.kept) == LOOK
 
-    def _creeps(self) -> Advice | None:
-        """Whether its draws are worth few independent ones, in a value or its square."""
-        if not self.is_due or self.slow is None:
+    def _mixing(self) -> Finding | None:
+        if "mixing" in self.told or self.slow is None:
             return None
-        self.is_due = False
-        n = len(self.kept) * self.stride
-        size, dimension = least_effective(np.array(self.kept)[None])
-        if size >= min((SMALLEST_SHARE if n >= LOOK else FIRST_SHARE) * n, ENOUGH):
-            return None
-        self.told.append("creeps")
-        self.kept = []
-        return WarningType.BAD_PARAMS, (
-            f"The first {n} draws of a chain are worth only {size:.0f} independent ones in "
-            f"{self.layout.labels[self.slow[dimension]]} or its square: it creeps, and its "
-            "variance may be wrong. Draw more, or reparameterize: a non-centred hierarchy is "
-            "easier."
-        )
+        labels = [self.layout.labels[j] for j in self.slow]
+        finding = slow_mixing(np.array(self.kept), self.made, labels)
+        if finding is not None:
+            self.kept = []
+        return finding

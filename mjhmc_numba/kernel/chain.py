@@ -5,6 +5,8 @@ Each gets an array of one `layout.STATE` record.
 
 import math
 
+from numba import literal_unroll
+
 from mjhmc_numba.kernel.clock import advance
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import write_position
@@ -27,6 +29,7 @@ from mjhmc_numba.kernel.layout import (
     scratch_point,
 )
 from mjhmc_numba.kernel.metric import apply_inverse_mass, draw_momentum, kinetic_energy
+from mjhmc_numba.kernel.statistics import COUNTS
 
 
 @kernel_jit
@@ -96,15 +99,10 @@ def write_draw(p, draw, stats):
     x, _, _, _, _ = rung(p, p.here)
     log_volume = write_position(p, x, draw)
     energy = energy_of(p, p.here)
-    stats[COLUMN.n_steps] = p.n_steps
-    stats[COLUMN.n_L] = p.n_L
-    stats[COLUMN.n_F] = p.n_F
-    stats[COLUMN.n_R] = p.n_R
-    stats[COLUMN.n_diverging] = p.n_diverging
-    stats[COLUMN.n_capped] = p.n_capped
-    stats[COLUMN.longest_stay] = p.longest_stay
-    stats[COLUMN.n_refined] = p.n_refined
-    stats[COLUMN.n_blocked] = p.n_blocked
+    k = 0
+    for name in literal_unroll(COUNTS):  # the first columns, in their order
+        stats[k] = p[name]
+        k += 1  # noqa: SIM113 (no enumerate of what is unrolled)
     stats[COLUMN.energy] = energy
     # A draw at a refresh is the end of the path before it.
     stats[COLUMN.energy_error] = p.path_error if p.low == p.high else energy - p.origin_energy
@@ -119,15 +117,8 @@ def write_draw(p, draw, stats):
 @kernel_jit
 def start_counts(p):
     """Count from zero for the next draw."""
-    p.n_steps = 0
-    p.n_L = 0
-    p.n_F = 0
-    p.n_R = 0
-    p.n_diverging = 0
-    p.n_capped = 0
-    p.longest_stay = 0
-    p.n_refined = 0
-    p.n_blocked = 0
+    for name in literal_unroll(COUNTS):
+        p[name] = 0
     p.acceptance = 0.0
     p.acceptance_weight = 0.0
 

@@ -20,6 +20,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 
 from mjhmc_numba.kernel.compilation import kernel_jit
+from mjhmc_numba.kernel.statistics import COUNTS, STAT_NAMES
 
 # Events of the jump process.
 EVENT_L, EVENT_F, EVENT_R = 1, 2, 3
@@ -185,18 +186,7 @@ TIMES = (
     "pending_g",
 )
 
-# Counted since the last draw; and since the start, for who watches.
-COUNTS = (
-    "n_steps",
-    "n_L",
-    "n_F",
-    "n_R",
-    "n_diverging",
-    "n_capped",
-    "longest_stay",
-    "n_refined",
-    "n_blocked",
-)
+# Sums since the last draw; and numbers since the start, for those who watch.
 SUMS = ("acceptance", "acceptance_weight")
 TOTALS = ("done", "all_gradients", "all_divergences", "recorded", "abort")
 
@@ -207,8 +197,7 @@ STATE = np.dtype(
 # What a resumed process needs beyond its vectors: all but sizes and addresses.
 RESUMABLE = tuple(name for name in STATE.names if name not in SIZES + ADDRESSES)
 
-# Columns of the statistics of a draw, and their numbers by name.
-STAT_NAMES = COUNTS + ("energy", "energy_error", "acceptance_rate", "step_size", "lp")
+# Columns of the statistics of a draw: their numbers by name.
 COLUMN = namedtuple("Column", STAT_NAMES)(*range(len(STAT_NAMES)))
 
 

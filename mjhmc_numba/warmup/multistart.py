@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mjhmc_numba.coordinates import Draws
+from mjhmc_numba.initial import Region
 from mjhmc_numba.warmup.history import far_below
-from mjhmc_numba.warmup.start import Region
 
 __all__ = ["STARTS_TAKE_WINDOWS", "Multistart", "end_level"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mjhmc_numba.coordinates import Draws, Metric
+from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import COLUMN, STRAIGHT
 from mjhmc_numba.process import Process
 from mjhmc_numba.saving import GIVEN
@@ -34,7 +35,6 @@ from mjhmc_numba.warmup.spacing import (
     largest_autocorrelation,
     lengthening,
 )
-from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.step_size import DualAveraging
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,

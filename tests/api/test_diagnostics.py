@@ -24,7 +24,7 @@ def test_chains_in_different_modes_are_warned_of():
 
 
 def test_draws_that_were_cut_short_are_counted_and_warned_of():
-    with pytest.warns(mj.SamplingWarning, match=r"(\d+) draws were cut short") as caught:
+    with pytest.warns(mj.SamplingWarning, match="draws that were cut short"):
         result = mj.sample(
             log_gamma,
             ndim=1,
@@ -34,7 +34,7 @@ def test_draws_that_were_cut_short_are_counted_and_warned_of():
             max_jumps=2,
             **{**FIXED, "draw_interval": 10.0},
         )
-    assert int(str(caught[0].message).split()[0]) == (result.stats["n_capped"] > 0).sum()
+    assert (result.stats["n_capped"] > 0).any()
     assert (result.stats["n_jumps"] <= 2).all()
 
 
@@ -48,15 +48,17 @@ def test_a_stuck_chain_is_named():
         mj.sample(needle, [0.0], draws=300, chains=2, seed=1, **FIXED)
     messages = [str(warning.message) for warning in caught]
     assert any("met a divergence" in message for message in messages)
-    assert any(message.startswith("Chain 1 once stayed") for message in messages)
+    (message,) = [m for m in messages if "looks at its neighbours" in m]
+    assert message.startswith("Chain 0 stayed at one point for ")
+    assert message.endswith(" The same is true of chain 1.")
 
 
-def test_a_refresh_rate_that_did_not_settle_is_warned_of_by_chain():
+def test_a_refresh_rate_that_did_not_converge_is_warned_of_by_chain():
     result = mj.sample(log_gamma, ndim=3, seed=6, draws=200, tune=300, progress=False)
     assert diagnose(result) == []
-    result.settings[2] = result.settings[2].replace(settled=False)
+    result.tuned[2] = result.tuned[2].replace(settled=False)
     (message,) = diagnose(result)
-    assert message.startswith("The refresh rate of chain 2 did not settle")
+    assert message.startswith("Chain 2's refresh rate did not converge")
     assert "Tune longer" in message
 
 
@@ -64,4 +66,14 @@ def test_scales_that_depend_on_where_a_chain_is_do_not_settle(seeds):
     options = {"draws": 10, "chains": 40, "reparametrisation": "none", "progress": False}
     with pytest.warns(mj.SamplingWarning) as caught:
         mj.sample(targets.funnel(10), seed=seeds(66), **options)
-    assert any("did not settle" in str(warning.message) for warning in caught)
+    assert any("refresh rate did not converge" in str(warning.message) for warning in caught)
+
+
+def test_a_chain_that_mixes_slowly_is_told_of_once():
+    """And not in another sentence about all chains."""
+    slow = {**FIXED, "step_size": 0.02}
+    with pytest.warns(mj.SamplingWarning) as caught:
+        mj.sample(log_gamma, ndim=2, draws=1000, chains=1, seed=1, **slow)
+    told = [str(w.message) for w in caught if "independent ones" in str(w.message)]
+    assert len(told) == 1
+    assert told[0].startswith("Chain 0 mixes slowly: its first 500 draws are worth only ")

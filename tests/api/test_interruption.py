@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mjhmc_numba.api import longest_rectangle
+from mjhmc_numba.run import longest_rectangle
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -45,7 +45,7 @@ def test_shapes_are_chain_draw_dimension(result):
     assert set(result.stats) >= PER_DRAW
     assert {values.shape for values in result.stats.values()} == {(2, 60)}
     assert {values.shape for values in result.warmup_stats.values()} == {(2, 60)}
-    assert len(result.settings) == 2
+    assert len(result.tuned) == 2
 
 
 def test_statistics_belong_to_their_draws(seeds):
@@ -152,9 +152,7 @@ def test_attributes_tell_how_the_draws_were_made(result, group):
     assert attributes["tuning_steps"] == 60
     assert attributes["rates"] == "metropolis"
     assert attributes["seed"] == "1"
-    np.testing.assert_allclose(
-        attributes["step_size"], [tuned.step_size for tuned in result.settings]
-    )
+    np.testing.assert_allclose(attributes["step_size"], [tuned.step_size for tuned in result.tuned])
 
 
 def test_draws_and_attributes_survive_a_file(result, tmp_path):
@@ -168,7 +166,7 @@ def test_draws_and_attributes_survive_a_file(result, tmp_path):
     assert attributes["tuning_steps"] == 60
     assert attributes["inference_library_version"] == mj.__version__
     np.testing.assert_allclose(
-        attributes["refresh_rate"], [tuned.refresh_rate for tuned in result.settings]
+        attributes["refresh_rate"], [tuned.refresh_rate for tuned in result.tuned]
     )
 
 

@@ -81,20 +81,13 @@ def test_the_seed_of_a_result_makes_its_draws_again(seed):
     assert_same(first, mj.sample(log_gamma, ndim=2, seed=seed, **options))
 
 
-def test_the_control_sampler_obeys_the_same_rules():
-    options = {"step_size": 0.4, "num_steps": 3, "progress": False, "seed": 5}
-    one = mj.sample_hmc(log_gamma, ndim=2, draws=20, chains=2, cores=1, **options)
-    more = mj.sample_hmc(log_gamma, ndim=2, draws=50, chains=3, cores=2, **options)
-    np.testing.assert_array_equal(more.draws[:2, :20], one.draws)
-
-
-def test_chains_start_within_the_jitter_of_the_initial_point():
+def test_chains_start_within_the_spread_around_the_initial_point():
     options = {"draws": 1, "tune": 1, "keep_warmup": True, "progress": False, "step_size": 1e-12}
     target = targets.standard_normal(3)
     initial = np.array([5.0, -3.0, 0.0])
-    result = mj.sample(target, initial, jitter=0.5, chains=40, seed=1, **options)
+    result = mj.sample(target, initial, spread=0.5, chains=40, seed=1, **options)
     away = np.abs(result.warmup_draws[:, 0] - initial)
     assert 0.45 < away.max() <= 0.5
     assert 0.2 < away.mean() < 0.3
-    again = mj.sample(target, initial, jitter=0.5, chains=40, seed=1, **options)
+    again = mj.sample(target, initial, spread=0.5, chains=40, seed=1, **options)
     np.testing.assert_array_equal(result.warmup_draws, again.warmup_draws)

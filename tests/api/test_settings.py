@@ -1,6 +1,7 @@
 """Settings: each changes something, unknown and contradictory ones raise, none is ignored."""
 
 import dataclasses
+import math
 import pickle
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from numba import njit
 
 import mjhmc_numba as mj
-from mjhmc_numba import reference, targets
+from mjhmc_numba import Settings, reference, targets
 from mjhmc_numba.process import random_words
 from tests.api.densities import FIXED, SHORT, log_gamma, log_gamma_in_python
 from tests.reparametrisations import random_reparametrisation
@@ -61,14 +62,14 @@ def test_a_reparametrisation_is_found_unless_it_is_asked_for_none():
     found, none = (
         mj.sample(targets.funnel(10), reparametrisation=c, **options) for c in ("auto", "none")
     )
-    assert found.settings[0].reparametrisation.scale_parents.tolist() == [0]
-    assert none.settings[0].reparametrisation is None
+    assert found.tuned[0].reparametrisation.scale_parents.tolist() == [0]
+    assert none.tuned[0].reparametrisation is None
 
 
 @pytest.mark.parametrize("given", [{"step_size": 0.3}, {"metric": np.ones(10)}])
 def test_no_reparametrisation_is_sought_where_the_step_size_or_the_metric_is_given(given):
     options = {"seed": 1, "chains": 1, "draws": 50, "tune": 300, "progress": False}
-    assert mj.sample(targets.funnel(10), **given, **options).settings[0].reparametrisation is None
+    assert mj.sample(targets.funnel(10), **given, **options).tuned[0].reparametrisation is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_each_setting_changes_the_draws(name):
 def test_a_tuned_metric_is_of_the_kind_that_was_asked_for(metric):
     target = targets.correlated_gaussian([[1.0, 0.95], [0.95, 1.0]])
     result = mj.sample(target, metric=metric, seed=1, chains=1, draws=50, tune=200, progress=False)
-    assert (result.settings[0].metric.rank > 0) == (metric == "low_rank")
+    assert (result.tuned[0].metric.rank > 0) == (metric == "low_rank")
 
 
 def test_settings_can_be_given_as_one_object():
@@ -248,7 +249,7 @@ def test_the_warm_up_leaves_given_settings_alone():
         "metric": [1.0, 2.0, 3.0],
     }
     result = mj.sample(log_gamma, **TUNED, **given)
-    for tuned in result.settings:
+    for tuned in result.tuned:
         assert (tuned.step_size, tuned.num_steps) == (0.123, 4)
         assert (tuned.refresh_rate, tuned.draw_interval) == (0.21, 1.7)
         assert tuned.integrator == "three_stage"
@@ -270,6 +271,51 @@ def test_the_warm_up_leaves_given_settings_alone():
 def test_one_given_setting_is_left_alone_while_the_others_are_tuned(name, value):
     result = mj.sample(log_gamma, **TUNED, **{name: value})
     others = {"step_size", "num_steps", "refresh_rate", "draw_interval"} - {name}
-    for tuned in result.settings:
+    for tuned in result.tuned:
         assert getattr(tuned, name) == value
         assert all(getattr(tuned, other) > 0 for other in others)
+
+
+# --- Settings as values
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda scale: {"metric": np.array([1.0, scale])},
+        lambda scale: {"metric": [1.0, scale]},
+        lambda scale: {"metric": np.diag([1.0, scale])},
+        lambda scale: {"metric": mj.Metric.diagonal([1.0, scale])},
+        lambda scale: {"step_size": scale},
+        lambda scale: {"rates": "sqrt" if scale > 1 else "barker"},
+    ],
+)
+def test_settings_are_equal_and_hash_alike_where_their_contents_are(make):
+    one, same, other = Settings(**make(2.0)), Settings(**make(2.0)), Settings(**make(1.0))
+    assert one == same
+    assert hash(one) == hash(same)
+    assert one != other
+    assert len({one, same, other}) == 2
+    assert one != "settings"
+
+
+def test_a_list_and_an_array_are_the_same_metric():
+    assert Settings(metric=[1.0, 2.0]) == Settings(metric=np.array([1.0, 2.0]))
+    assert Settings(metric=np.ones((1, 1))) != Settings(metric=np.ones(1))
+
+
+def test_what_follows_from_a_setting_goes_with_it():
+    given = Settings(step_size=0.1, refresh_rate=0.2)
+    assert given.resolve("leapfrog")[:3] == (0.0, 0.0, 0)
+    left = dataclasses.replace(given, step_size=None, refresh_rate=None)
+    assert left == Settings()
+    assert left.resolve("leapfrog") == Settings().resolve("leapfrog") == (0.15, 0.3, 5, 8.0)
+    assert left.resolve("rotation") == (0.15, 0.0, 5, math.inf)
+
+
+def test_what_is_given_is_kept_whatever_it_goes_with():
+    given = Settings(step_jitter=0.4, refresh_jitter=0.2, refine_levels=2, refine_threshold=3.0)
+    for changes in ({}, {"step_size": 0.1, "refresh_rate": 0.5}):
+        for integrator in ("leapfrog", "harmonic", "rotation"):
+            chosen = dataclasses.replace(given, **changes).resolve(integrator)
+            assert chosen == (0.4, 0.2, 2, 3.0)

@@ -18,7 +18,7 @@ matplotlib.use("Agg")
 needs_nutpie = pytest.mark.skipif(
     importlib.util.find_spec("nutpie") is None, reason="nutpie is not installed"
 )
-SIZE = {"draws": 300, "tune": 300, "chains": 2, "cores": 1, "seed": 3, "progressbar": False}
+SIZE = {"draws": 300, "tune": 300, "chains": 2, "cores": 1, "random_seed": 3, "progressbar": False}
 MEASURES = ("bulk", "tail", "squares")
 
 

@@ -9,10 +9,10 @@ import pytest
 from pymc.stats.convergence import WarningType
 from pymc.step_methods.hmc import NUTS
 
+from mjhmc_numba.diagnostics import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc import MJHMC
-from mjhmc_numba.pymc.stats import COLUMN
-from mjhmc_numba.pymc.watch import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
+from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.integrations import models
 from tests.integrations.chains import FIXED, OTHERS_WARN, begin, run, sample
@@ -131,7 +131,7 @@ def test_a_low_acceptance_is_told_once_when_enough_draws_are_made(fixed_step):
     told = told_of_acceptance(fixed_step, [0.2, 0.6] * ACCEPTANCE_DRAWS)
     assert list(told) == [ACCEPTANCE_DRAWS - 1]
     (message,) = told.values()
-    assert "is 0.40:" in message
+    assert "of 0.40:" in message
     assert "target_accept" in message
 
 
@@ -149,7 +149,7 @@ def test_where_a_draw_tried_nothing_the_acceptance_before_it_counts(fixed_step):
     assert told_of_acceptance(fixed_step, rare * ACCEPTANCE_DRAWS) == {}
     low = [0.1] + [math.nan] * 9
     (message,) = told_of_acceptance(fixed_step, low * ACCEPTANCE_DRAWS).values()
-    assert "is 0.10:" in message
+    assert "of 0.10:" in message
 
 
 def test_draws_before_the_first_try_do_not_lower_the_acceptance(fixed_step):
@@ -181,16 +181,16 @@ def test_a_refresh_rate_that_did_not_settle_is_told_once_with_advice(fixed_step)
     assert fixed_step._stats(row, tuned)["warning"] is None
     warning = fixed_step._stats(row, tuned.replace(settled=False))["warning"]
     assert warning.kind is WarningType.BAD_PARAMS
-    assert "did not settle" in warning.message
+    assert "refresh rate did not converge" in warning.message
     assert "Tune longer" in warning.message
     assert fixed_step._stats(row, tuned.replace(settled=False))["warning"] is None
 
 
-def test_a_chain_that_creeps_is_told_once_and_the_variable_named(model, caplog):
+def test_a_chain_that_mixes_slowly_is_told_once_and_the_variable_named(model, caplog):
     with model:
         step = MJHMC(**FIXED | {"step_size": 0.01, "refresh_rate": 0.5})
     with caplog.at_level(logging.WARNING, "pymc.stats.convergence"):
         sample(model, step, tune=0, draws=1000, chains=1)
-    (told,) = [r.message for r in caplog.records if "creeps" in r.message]
+    (told,) = [r.message for r in caplog.records if "mixes slowly" in r.message]
     assert "500 draws" in told
     assert any(f"in {name}" in told for name in step.density.layout.labels)

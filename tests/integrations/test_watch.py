@@ -6,11 +6,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from mjhmc_numba.diagnostics import (
+    ALL_DIMENSIONS,
+    FIRST_LOOK,
+    LOOK,
+    NUMBERS,
+    STUCK_STAY,
+    chain_findings,
+)
 from mjhmc_numba.kernel.layout import STAT_NAMES
-from mjhmc_numba.pymc.stats import COLUMN
-from mjhmc_numba.pymc.watch import ALL_DIMENSIONS, FIRST_LOOK, LOOK, NUMBERS, STUCK_STAY, Watch
+from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
+from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.synthetic import autoregression
 
@@ -29,9 +37,9 @@ def watched(watch, draws, stays=None):
     for x in draws:
         row = list(ROW)
         row[COLUMN["longest_stay"]] = (stays or {}).get(watch.made + 1, 0.0)
-        advice = watch.advice(row, x, math.nan, TUNED)
-        if advice is not None:
-            told[watch.made] = advice[1]
+        finding = watch.finding(row, x, math.nan, TUNED)
+        if finding is not None:
+            told[watch.made] = finding.message
     return told
 
 
@@ -40,7 +48,7 @@ def chain(rho, n, seed):
     return autoregression(rho, n, np.random.default_rng(seed), chains=1)[0]
 
 
-def creeping(dimension, n, seed):
+def drifting(dimension, n, seed):
     """A chain that goes all the way in one dimension and mixes in the others."""
     draws = chain(np.full(NDIM, 0.2), n, seed)
     draws[:, dimension] += np.linspace(-5, 5, n)
@@ -49,11 +57,11 @@ def creeping(dimension, n, seed):
 
 def test_a_slow_dimension_is_told_at_the_first_look_and_only_once(seeds):
     watch = new_watch()
-    told = watched(watch, creeping(13, FIRST_LOOK, seeds(1)))
-    assert watched(watch, creeping(13, 2 * FIRST_LOOK, seeds(1, 1))) == {}
+    told = watched(watch, drifting(13, FIRST_LOOK, seeds(1)))
+    assert watched(watch, drifting(13, 2 * FIRST_LOOK, seeds(1, 1))) == {}
     assert list(told) == [FIRST_LOOK]
     assert "in x[13] or its square" in told[FIRST_LOOK]
-    assert "reparameterize" in told[FIRST_LOOK]
+    assert "reparametrise" in told[FIRST_LOOK]
 
 
 def test_a_dimension_whose_spread_changes_slowly_is_told(seeds):
@@ -74,7 +82,7 @@ def test_nothing_is_told_of_draws_that_mix(seeds, rho):
 
 
 def test_it_looks_whenever_the_draws_have_doubled(seeds):
-    """A chain that begins to creep late is told of at the next look."""
+    """A chain that begins to mix slowly late is told of at the next look."""
     rng = np.random.default_rng(seeds(4))
     begins = FIRST_LOOK + 1
     draws = rng.normal(size=(5 * FIRST_LOOK, NDIM))
@@ -105,12 +113,12 @@ def test_late_looks_see_all_draws(seeds):
     assert "x[3]" in told[8 * LOOK]
 
 
-def test_a_look_is_made_up_for_if_something_else_had_to_be_told(seeds):
-    draws = creeping(2, FIRST_LOOK + 5, seeds(8))
+def test_what_is_found_waits_if_something_else_has_to_be_told(seeds):
+    draws = drifting(2, FIRST_LOOK + 5, seeds(8))
     told = watched(new_watch(), draws, stays={FIRST_LOOK: STUCK_STAY + 1})
     assert list(told) == [FIRST_LOOK, FIRST_LOOK + 1]
     assert "stuck" in told[FIRST_LOOK]
-    assert "creeps" in told[FIRST_LOOK + 1]
+    assert "mixes slowly" in told[FIRST_LOOK + 1]
 
 
 def test_a_chain_that_is_not_fast_is_rarely_told_of(seeds):
@@ -121,10 +129,63 @@ def test_a_chain_that_is_not_fast_is_rarely_told_of(seeds):
 
 @pytest.mark.parametrize("at", [0, 10, ALL_DIMENSIONS + 5])
 def test_what_was_saved_goes_on_as_before(seeds, at):
-    draws = creeping(7, FIRST_LOOK, seeds(6))
+    draws = drifting(7, FIRST_LOOK, seeds(6))
     watch = new_watch()
     watched(watch, draws[:at])
     other = load(Watch, save(watch), layout=watch.layout)
     told = watched(other, draws[at:])
     assert told == watched(watch, draws[at:])
     assert len(told) == 1
+
+
+# ------------------------------------------- the same as of chains that are looked at afterwards
+
+
+def made_up(seed, **changes):
+    """A chain of made-up draws with its rows: {name: values} of columns of the kernel."""
+    rng = np.random.default_rng(seed)
+    n = changes.pop("n", 2300)
+    draws = chain(np.full(NDIM, changes.pop("rho", 0.3)), n, seed)
+    columns = {
+        "energy": chain(np.array([changes.pop("energy_rho", 0.2)]), n, rng)[:, 0] + 1e4,
+        "n_R": np.ones(n),
+        "acceptance_rate": np.clip(rng.normal(changes.pop("rate", 0.8), 0.1, n), 0, 1),
+    }
+    rows = np.zeros((n, len(STAT_NAMES)))
+    for name, values in (columns | changes).items():
+        rows[:, COLUMN[name]] = values
+    return draws, rows
+
+
+def sparse(at, value, n=2300):
+    values = np.zeros(n)
+    values[at:] = value
+    return values
+
+
+@pytest.mark.parametrize("tuned", [TUNED, TUNED.replace(settled=False)], ids=["", "unsettled"])
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({}, set()),
+        ({"rho": 0.99}, {"mixing"}),
+        ({"energy_rho": 0.98}, {"energy"}),
+        ({"energy_rho": 0.98, "n_R": 0.5}, set()),
+        ({"rate": 0.3}, {"acceptance"}),
+        ({"rate": 0.3, "n": 150}, set()),
+        ({"longest_stay": sparse(700, STUCK_STAY + 3.0)}, {"stuck"}),
+        ({"n_capped": sparse(3, 1.0), "rho": 0.99, "energy_rho": 0.98}, None),
+    ],
+)
+def test_a_chain_is_told_the_same_while_it_draws_and_afterwards(seeds, changes, kinds, tuned):
+    draws, rows = made_up(seeds(10), **changes)
+    watch = new_watch()
+    online = [
+        watch.finding(row.tolist(), x, row[COLUMN["acceptance_rate"]], tuned)
+        for x, row in zip(draws, rows, strict=True)
+    ]
+    stats = {name: rows[:, k] for name, k in COLUMN.items()}
+    afterwards = chain_findings(draws, stats, tuned, watch.layout.labels)
+    assert sorted(f for f in online if f is not None) == sorted(afterwards)
+    expected = {"capped", "mixing", "energy"} if kinds is None else kinds
+    assert {f.kind for f in afterwards} == expected | (set() if tuned.settled else {"unsettled"})

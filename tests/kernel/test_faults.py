@@ -128,14 +128,6 @@ def test_a_density_that_raises_at_the_start_raises_there():
         process.start(np.array([2.5]))
 
 
-def test_control_hmc_stops_where_the_density_raises():
-    process = started(as_target(raises_far_out, 1), settings(), tuned(1), 4)
-    draws, columns = empty(20_000, 1)
-    filled, status = process.run_control(draws, columns, 0.5)
-    assert status == DENSITY_RAISED
-    assert 0 < filled < 20_000
-
-
 @every_simulation
 def test_an_aborted_run_goes_on_as_if_it_had_not_been(simulation):
     """The density itself asks to stop at its 100th call, in the middle of a draw."""
@@ -163,12 +155,6 @@ def test_an_aborted_run_goes_on_as_if_it_had_not_been(simulation):
     expected_draws, expected_columns = run(started(target, settings(**simulation), values, 5), 40)
     np.testing.assert_array_equal(draws, expected_draws)
     np.testing.assert_array_equal(columns, expected_columns)
-
-
-def test_control_hmc_stops_when_aborted():
-    process = started(skewed_target(2), settings(), tuned(2), 6)
-    process.abort()
-    assert process.run_control(*empty(10, 2), 0.5) == (0, INTERRUPTED)
 
 
 @pytest.mark.parametrize("simulation", [{}, {"rates": "sqrt"}], ids=str)

@@ -103,28 +103,6 @@ def test_kernel_and_twin_make_the_same_draws(target, simulation, integrator, met
             assert twin.stats["n_refined"].sum() > 0
 
 
-@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("metric", METRICS)
-def test_discrete_time_hmc_and_its_twin_make_the_same_draws(target, metric, probability):
-    for turn, variation in enumerate(VARIATIONS):
-        chosen = Settings(**variation)
-        values = tuned(NDIM, step_size=0.8, num_steps=1 + turn, metric=METRICS[metric])
-        process = started(target, chosen, values, 23)
-        draws, stats = np.empty((DRAWS, NDIM)), np.empty((DRAWS, len(STAT_NAMES)))
-        assert process.run_control(draws, stats, probability) == (DRAWS, 0)
-        twin = reference.run(
-            target.logp_and_grad,
-            np.zeros(NDIM),
-            DRAWS,
-            chosen,
-            values,
-            words(23),
-            control=probability,
-        )
-        assert_equal_runs(draws, stats, twin)
-        assert twin.stats["n_F"].sum() > 0
-
-
 COMPETING = [s for s in SIMULATIONS if s.get("method") == "competing" or len(s) == 1]
 
 

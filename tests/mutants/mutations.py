@@ -13,10 +13,14 @@ CLOCKS = ("kernel/test_clocks.py",)
 REFINEMENT = ("kernel/test_refinement.py",)
 FAULTS = ("kernel/test_faults.py",)
 REPARAMETRISATION = ("kernel/test_reparametrisation.py",)
+DISCRETE_HMC = ("paper/test_discrete_hmc.py",)
 
 
 class Mutant(NamedTuple):
-    """One change: `old` becomes `new` in a file of the package; `tests` are asked first."""
+    """One change: `old` becomes `new` in a file; `tests` are asked first.
+
+    The file's path is seen from the package's folder.
+    """
 
     name: str
     file: str
@@ -500,15 +504,17 @@ MUTANTS = (
     # Discrete-time HMC.
     Mutant(
         "control rejects without a flip",
-        "kernel/control.py",
+        "../examples/paper/discrete_hmc.py",
         "p.direction = -1",
         "p.direction = 1",
+        DISCRETE_HMC,
     ),
     Mutant(
         "control accepts downhill only",
-        "kernel/control.py",
+        "../examples/paper/discrete_hmc.py",
         "acceptance = math.exp(min(0.0, ratio))",
         "acceptance = math.exp(min(0.0, 2.0 * ratio))",
+        DISCRETE_HMC,
     ),
     # Reparametrisations.
     Mutant(

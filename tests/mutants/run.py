@@ -38,6 +38,7 @@ TESTS = (
     "tests/kernel/test_refinement.py",
     "tests/kernel/test_faults.py",
     "tests/kernel/test_reparametrisation.py",
+    "tests/paper/test_discrete_hmc.py",
     "tests/statistical/test_compound.py",
 )
 
@@ -61,6 +62,7 @@ def make_copy(folder):
     skip = shutil.ignore_patterns("__pycache__", "*.pyc")
     for name in ("mjhmc_numba", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    shutil.copytree(ROOT / "examples/paper", folder / "examples/paper", ignore=skip)
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 

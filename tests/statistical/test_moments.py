@@ -50,7 +50,7 @@ def compiled():
     return get
 
 
-def chains_of(target, case, settings, tuned, seed, draws=DRAWS, control=None):
+def chains_of(target, case, settings, tuned, seed, draws=DRAWS):
     """Draws (chain, draw, dim) from starts off the centre, after a burn-in."""
     out = np.empty((CHAINS, BURN_IN + draws, target.ndim))
     stats = np.empty((BURN_IN + draws, len(STAT_NAMES)))
@@ -58,10 +58,7 @@ def chains_of(target, case, settings, tuned, seed, draws=DRAWS, control=None):
     for k, child in enumerate(seed.spawn(CHAINS)):
         process = Process(target, settings, tuned, random_words(child))
         process.start(case.distribution.mean + (0.5 + 0.1 * k) * (-1) ** k * sd)
-        if control is None:
-            assert process.run(out[k], stats) == (BURN_IN + draws, 0)
-        else:
-            assert process.run_control(out[k], stats, control) == (BURN_IN + draws, 0)
+        assert process.run(out[k], stats) == (BURN_IN + draws, 0)
     return out[:, BURN_IN:]
 
 
@@ -104,16 +101,6 @@ def test_moments_and_tails_in_any_reparametrisation(seeds, compiled, name, simul
         integrator, reparametrisation=reparametrisation, step_size=0.8 * case.step_size
     )
     draws = chains_of(compiled(name), case, Settings(**settings), tuned, seed)
-    assert_statistics(case, draws)
-
-
-@every_case
-@pytest.mark.parametrize("probability", [0.2, 1.0])
-def test_moments_and_tails_of_discrete_time_hmc(seeds, compiled, name, probability):
-    case = CASES[name]
-    seed = seeds(51, list(CASES).index(name), int(10 * probability))
-    tuned = case.tuned(num_steps=2)
-    draws = chains_of(compiled(name), case, Settings(), tuned, seed, 2 * DRAWS, probability)
     assert_statistics(case, draws)
 
 

@@ -124,7 +124,7 @@ def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):
     with warnings.catch_warnings():  # of a chain that does not turn
         warnings.simplefilter("ignore", mj.SamplingWarning)
         result = mj.sample(target, seed=seeds(168), tune=1000, draws=2000, chains=6, progress=False)
-    turning = [tuned.integrator == "rotation" for tuned in result.settings]
+    turning = [tuned.integrator == "rotation" for tuned in result.tuned]
     assert np.mean(turning) >= 0.5
     x = result.draws[np.array(turning)] / np.sqrt(target.variance)
     # From start points near 0 the ripples would hide the well: its width is 100 times theirs.
@@ -147,7 +147,7 @@ def test_smooth_targets_are_not_turned_in(target, metric, seeds):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mj.SamplingWarning)
         result = mj.sample(target, seed=seeds(169), metric=metric, draws=10, progress=False)
-    assert all(tuned.integrator != "rotation" for tuned in result.settings)
+    assert all(tuned.integrator != "rotation" for tuned in result.tuned)
 
 
 def test_a_rotation_that_is_asked_for_is_learnt_and_used(seeds):
@@ -157,7 +157,7 @@ def test_a_rotation_that_is_asked_for_is_learnt_and_used(seeds):
         result = mj.sample(
             target, seed=seeds(170), integrator="rotation", draws=4000, progress=False
         )
-    assert all(tuned.integrator == "rotation" for tuned in result.settings)
+    assert all(tuned.integrator == "rotation" for tuned in result.tuned)
     means = result.draws.mean(axis=1)
     error = means.std(axis=0, ddof=1) / 2
     assert np.all(np.abs(means.mean(axis=0) - target.mean) < 10 * error)

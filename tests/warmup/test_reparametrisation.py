@@ -218,7 +218,7 @@ def test_in_a_deep_funnel_scale_and_location_parent_are_found_together(seeds):
     result = mj.sample(centred, ndim=10, args=(SCHOOLS,), seed=seeds(148), progress=False)
     found = [
         t.reparametrisation is not None and t.reparametrisation.parents == [1, 0]
-        for t in result.settings
+        for t in result.tuned
     ]
     assert sum(found) >= 3
     log_tau = result.draws[found, :, 1]
@@ -243,7 +243,7 @@ def test_a_reparametrisation_that_was_given_makes_groups_about_a_mean_non_centre
     options = {"ndim": 10, "args": (SCHOOLS,), "draws": 4000, "progress": False}
     known = mj.sample(non_centred, seed=seeds(138), reparametrisation="none", **options).draws
     ours = mj.sample(centred, seed=seeds(139), reparametrisation=reparametrisation, **options)
-    assert all(t.reparametrisation is reparametrisation for t in ours.settings)
+    assert all(t.reparametrisation is reparametrisation for t in ours.tuned)
     theta = known[:, :, :1] + np.exp(known[:, :, 1:2]) * known[:, :, 2:]
     pairs = [(ours.draws[:, :, j], known[:, :, j]) for j in (0, 1)]
     pairs += [(ours.draws[:, :, 2 + j], theta[:, :, j]) for j in range(8)]

@@ -5,13 +5,13 @@ import pytest
 
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Draws, Metric
+from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import Tuner
-from mjhmc_numba.warmup.start import Region
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.reparametrisations import random_reparametrisation
 from tests.synthetic import autoregression
@@ -131,7 +131,7 @@ def test_a_warm_up_ends_with_the_users_own_caps(seeds):
     process, _ = warm_up(as_target(targets.standard_normal(2)), settings, 60, seeds(118))
     assert process["max_gradients"] == 123_456
     assert process["max_jumps"] == 7_890
-    assert process["refine_levels"] == settings.refine_levels
+    assert process["refine_levels"] == settings.resolve("leapfrog").refine_levels
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,25 @@
-"""Where a chain starts, and whether the density can be sampled from there."""
+"""Where chains start: what the user gave, a finite point near it, and a check of the gradient."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from mjhmc_numba.errors import GradientError, InitialPointError
+from mjhmc_numba.errors import GradientError, InitialPointError, SettingsError, TargetError
 from mjhmc_numba.target import Target
 
-__all__ = ["Region", "check_gradient", "find_start"]
+__all__ = [
+    "Region",
+    "check_first_start",
+    "check_gradient",
+    "find_start",
+    "first_finite",
+    "given_starts",
+    "is_finite",
+    "regions",
+]
 
 TRIES = 100
 SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
@@ -41,14 +51,69 @@ class Region(NamedTuple):
         return self.centre + rng.uniform(-self.spread, self.spread, self.centre.size)
 
 
+def given_starts(initial, ndim: int | None, chains: int) -> tuple[np.ndarray | None, int | None]:
+    """Starts (chains, d) if the user gave any, and the number of dimensions if it is known."""
+    if initial is None:
+        return None, ndim
+    try:
+        start = np.array(initial, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TargetError(f"initial is no array of numbers: {error}") from error
+    if start.ndim not in (1, 2) or start.shape[-1] == 0:
+        raise TargetError(f"initial has shape (d,) or (chains, d), not {start.shape}.")
+    if start.ndim == 2 and len(start) != chains:
+        raise TargetError(f"initial has {len(start)} rows for {chains} chains.")
+    if ndim is not None and start.shape[-1] != ndim:
+        raise TargetError(f"initial has {start.shape[-1]} dimensions, but ndim={ndim}.")
+    return np.broadcast_to(start, (chains, start.shape[-1])), start.shape[-1]
+
+
+def regions(starts: np.ndarray | None, spread: float, ndim: int, chains: int) -> list[Region]:
+    """Where each chain starts, from what the user gave."""
+    if not (isinstance(spread, (int, float, np.number)) and 0 <= spread < math.inf):
+        raise SettingsError(f"spread is a distance, not {spread!r}.")
+    if starts is None:
+        if spread > 0:
+            raise SettingsError("spread is the distance of starts from initial=; give that too.")
+        return [Region.anywhere(ndim)] * chains
+    if starts.shape[1] != ndim:
+        raise TargetError(f"initial has {starts.shape[1]} dimensions, the density {ndim}.")
+    return [Region(np.array(start), float(spread)) for start in starts]
+
+
+def is_finite(target: Target, x: np.ndarray) -> bool:
+    """Whether density and gradient are finite at x."""
+    logp, grad = target.logp_and_grad(x)
+    return bool(np.isfinite(logp) and np.isfinite(grad).all())
+
+
+def first_finite(
+    target: Target, region: Region, rng: np.random.Generator, tries: int
+) -> tuple[np.ndarray, bool, int]:
+    """Draw points of a region up to the first with a finite density and gradient.
+
+    Returns
+    -------
+    x : (d,) array
+        The last point that was drawn.
+    is_found : bool
+        Whether it is the one.
+    tried : int
+        Gradients spent.
+    """
+    for tried in range(1, tries + 1):
+        x = region.draw(rng)
+        if is_finite(target, x):
+            return x, True, tried
+    return x, False, tries
+
+
 def find_start(target: Target, region: Region, rng: np.random.Generator) -> tuple[np.ndarray, int]:
     """A point with a finite density and gradient, and the number of gradients that it took."""
-    for tries in range(1, TRIES + 1 if region.spread > 0 else 2):
-        x = region.draw(rng)
-        logp, grad = target.logp_and_grad(x)
-        if np.isfinite(logp) and np.isfinite(grad).all():
-            return x, tries
-    raise InitialPointError(_complaint(target, region, x, logp, grad))
+    x, is_found, tried = first_finite(target, region, rng, TRIES if region.spread > 0 else 1)
+    if not is_found:
+        raise InitialPointError(_complaint(target, region, x, *target.logp_and_grad(x)))
+    return x, tried
 
 
 def _complaint(target, region, x, logp, grad) -> str:
@@ -68,7 +133,7 @@ def _complaint(target, region, x, logp, grad) -> str:
         advice = "Give a point inside the support with initial=."
         if region.spread != SPREAD or region.centre.any():
             around = f"within {region.spread:g} of initial"
-            advice = "Lower jitter=, or give a point further inside the support."
+            advice = "Lower spread=, or give a point further inside the support."
         return (
             f"No start was found: at {TRIES} random points {around} the density or its gradient "
             f"is not finite; at the last one, {where}, {what}. {advice}"
@@ -149,3 +214,11 @@ def check_gradient(target: Target, x: np.ndarray, rng: np.random.Generator) -> N
         "The gradient is not the derivative of the log density at the initial point."
         f"{message} Correct it, or pass check_gradient=False if the density is not smooth there."
     )
+
+
+def check_first_start(target: Target, region: Region, seed: np.random.SeedSequence) -> int:
+    """Check the gradient at a point where a chain may start; returns the gradients spent."""
+    rng = np.random.default_rng(seed)
+    x, tries = find_start(target, region, rng)
+    check_gradient(target, x, rng)
+    return tries + 5

@@ -1,0 +1,487 @@
+"""Chains on threads or on an executor: seeds, progress, interruption, and what they made."""
+
+from __future__ import annotations
+
+import concurrent.futures as futures
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mjhmc_numba.errors import MemoryRequestError, SettingsError
+from mjhmc_numba.initial import Region, find_start
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
+from mjhmc_numba.process import Process, Visits, random_words
+from mjhmc_numba.progress import ChainProgress, Progress
+from mjhmc_numba.results import Result
+from mjhmc_numba.settings import Settings
+from mjhmc_numba.stats import COLUMN, WIDTH, Rows, by_name
+from mjhmc_numba.target import Target
+from mjhmc_numba.tuned import Tuned
+from mjhmc_numba.warmup import Tuner
+from mjhmc_numba.warmup.tuner import first_guess
+
+__all__ = [
+    "ChainRun",
+    "ChainTask",
+    "chain_seeds",
+    "check_memory",
+    "child_seed",
+    "longest_rectangle",
+    "root_seed",
+    "run_tasks",
+    "stats_of",
+]
+
+POLL_SECONDS = 0.05
+RECORD_ROWS = 4096
+
+
+def root_seed(seed: Any) -> np.random.SeedSequence:
+    """The user's seed as NumPy's."""
+    if isinstance(seed, np.random.SeedSequence):
+        return seed
+    try:
+        return np.random.SeedSequence(seed)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"seed={seed!r} is none that NumPy takes: {error}") from error
+
+
+def chain_seeds(root: np.random.SeedSequence, chains: int) -> list[np.random.SeedSequence]:
+    """One seed per chain, the same for the first k of any number of chains, run after run."""
+    return [child_seed(root, k) for k in range(chains)]
+
+
+def child_seed(root: np.random.SeedSequence, k: int) -> np.random.SeedSequence:
+    """The k-th child, whatever was spawned before."""
+    return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, k))
+
+
+def check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
+    """Refuse an output that cannot fit, before anything is allocated."""
+    size = 8 * chains * (draws + warmup) * (ndim + WIDTH)
+    try:
+        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return
+    if size > 0.9 * have:
+        raise MemoryRequestError(
+            f"The draws would take {size / 1e9:.1f} GB; this machine has {have / 1e9:.1f} GB. "
+            "Ask for fewer draws or chains."
+        )
+
+
+@dataclass
+class ChainTask:
+    """All that one chain needs; can be pickled if the target can."""
+
+    target: Target
+    settings: Settings
+    draws: int
+    tune: int
+    seed: np.random.SeedSequence
+    region: Region
+    initial: np.ndarray | None = None  # a start that has been found in it
+    keep_warmup: bool = False
+    record: bool = False
+
+
+@dataclass
+class ChainOutput:
+    """What one chain made: rows that were finished, however it ended."""
+
+    rows: Rows
+    warmup: Rows
+    acceptance: float = math.nan  # the last that was known in the warm-up
+    warmup_gradients: int = 0
+    tuned: Tuned | None = None
+    jumps: dict[str, np.ndarray] | None = None
+    error: BaseException | None = None
+
+
+@dataclass
+class ChainRun:
+    """A chain that is running, watched from another thread."""
+
+    task: ChainTask
+    out: np.ndarray  # (draws, d), filled in place
+    process: Process | None = None
+    warmup_made: int = 0
+    made: int = 0
+    sampling: bool = False
+    finished: bool = False
+    aborted: threading.Event = field(default_factory=threading.Event)
+
+    # ---------------------------------------------------------------- the chain
+
+    def run(self) -> ChainOutput:
+        """Warm up and sample. Errors are returned with what was made before them."""
+        task = self.task
+        self.rows = Rows.empty(task.draws, task.target.ndim, self.out)
+        self.warmup = Rows.empty(task.tune if task.keep_warmup else 0, task.target.ndim)
+        self.acceptance = math.nan
+        self.parts: list[Visits] = []
+        self.warmup_gradients = 0
+        error: BaseException | None = None
+        try:
+            if not self.aborted.is_set():
+                self._warm_up()
+            if not self.aborted.is_set():
+                self._sample()
+        except BaseException as raised:
+            error = raised
+        self.finished = True
+        kept = self.warmup_made if task.keep_warmup else 0
+        return ChainOutput(
+            self.rows.until(self.made),
+            self.warmup.until(kept),
+            self.acceptance,
+            self.warmup_gradients,
+            self.process.tuned if self.process else None,
+            self._jumps(),
+            error,
+        )
+
+    def _warm_up(self) -> None:
+        task = self.task
+        rng = np.random.default_rng(task.seed.spawn(1)[0])
+        x, tries = task.initial, 1
+        if x is None:
+            x, tries = find_start(task.target, task.region, rng)
+        self.process = Process(
+            task.target,
+            task.settings,
+            first_guess(task.settings, task.target.ndim),
+            random_words(task.seed),
+            record=RECORD_ROWS if task.record else 0,
+        )
+        self.process.start(x)
+        if task.tune > 0:
+            tuner = Tuner(task.settings, task.target.ndim, task.tune, rng, task.region)
+            tuner.begin(self.process)
+            self._tune(tuner)
+            if self.aborted.is_set():
+                return
+        self.warmup_gradients = tries + self.process.progress().gradients
+        self.process.count_anew()
+
+    def _tune(self, tuner: Tuner) -> None:
+        """The draws of the warm-up, one by one."""
+        task, process = self.task, self.process
+        assert process is not None
+        one = Rows.empty(1, task.target.ndim)
+        for k in range(task.tune):
+            rows, at = (self.warmup, k) if task.keep_warmup else (one, 0)
+            part = slice(at, at + 1)
+            if task.keep_warmup:
+                rows.note_tuned(part, process.tuned)
+            began, cpu = time.perf_counter(), time.thread_time()
+            self._fill(rows.draws[part], rows.stats[part], 0)
+            if self.aborted.is_set():
+                return
+            rate = float(rows.stats[at, COLUMN["acceptance_rate"]])
+            self.acceptance = self.acceptance if math.isnan(rate) else rate
+            tuner.update(process, rows.stats[at])
+            process.clear_record()
+            if task.keep_warmup:
+                took = time.perf_counter() - began, time.thread_time() - cpu
+                rows.note_times(part, began, *took)
+            self.warmup_made = k + 1
+
+    def _sample(self) -> None:
+        assert self.process is not None
+        self.rows.note_tuned(slice(None), self.process.tuned)
+        self.block = 0, time.perf_counter()
+        self.sampling = True
+        try:
+            self._fill(self.out, self.rows.stats, 0, count=True)
+        finally:
+            self._empty_record(keep=True)
+
+    def _fill(self, draws, stats, row: int, count: bool = False) -> None:
+        """Fill all rows, emptying the jump record whenever it is full."""
+        process = self.process
+        assert process is not None
+        while row < len(draws):
+            cpu = time.thread_time()
+            if count:
+                self.block = row, time.perf_counter()
+            n, status = process.run(draws[row:], stats[row:])
+            row += n
+            if count:
+                self._note_block(row, time.thread_time() - cpu)
+                self.made = row
+            if status == RECORD_FULL:
+                self._empty_record(keep=count)
+            elif status == DENSITY_RAISED:
+                raise process.error()
+            elif status == INTERRUPTED:
+                self.aborted.set()
+                return
+
+    def _note_block(self, end: int, cpu_seconds: float) -> None:
+        """Times of the draws that one call of the kernel made."""
+        first, began = self.block
+        seconds = time.perf_counter() - began
+        self.rows.note_times(slice(first, end), began, seconds, cpu_seconds)
+
+    def _empty_record(self, keep: bool) -> None:
+        process = self.process
+        assert process is not None
+        if keep:
+            self.parts.append(process.visits())
+        process.clear_record()
+
+    def _jumps(self) -> dict[str, np.ndarray] | None:
+        if not self.task.record:
+            return None
+        none = (np.empty((0, self.task.target.ndim)), np.empty((0, 2)), np.empty(0))
+        x, holding, event = (np.concatenate(p) for p in zip(none, *self.parts, strict=True))
+        return {
+            "x": x,
+            "holding_time": holding[:, 0],
+            "expected_holding_time": holding[:, 1],
+            "event": event.astype(np.int8),
+        }
+
+    # ---------------------------------------------------------------- watching
+
+    def abort(self) -> None:
+        """Stop at the next event; from any thread."""
+        self.aborted.set()
+        if self.process is not None:
+            self.process.abort()
+
+    def rows_so_far(self) -> Rows:
+        """Rows that are finished; from any thread. The draws are views."""
+        if not self.sampling or self.process is None:
+            return Rows.empty(0, self.out.shape[1])
+        made, (first, began) = self.process.progress().draws, self.block
+        rows = self.rows.until(made)
+        rows = rows._replace(times=rows.times.copy())
+        if first < made and self.made <= first:
+            # The block is under way: its CPU time is known to its own thread alone.
+            seconds = time.perf_counter() - began
+            rows.note_times(slice(first, made), began, seconds, math.nan)
+        return rows
+
+    def progress(self) -> ChainProgress:
+        """How far the chain is."""
+        task, process = self.task, self.process
+        total = task.tune + task.draws
+        if process is None:
+            return ChainProgress(0, total)
+        warming = not self.sampling
+        now = process.progress()
+        done = self.warmup_made if warming else task.tune + now.draws
+        phase = "done" if self.finished else "warmup" if warming else "draws"
+        return ChainProgress(
+            done,
+            total,
+            phase,
+            0 if warming else now.divergences,
+            now.step_size,
+            now.gradients,
+            done,
+        )
+
+
+def _run_task(task: ChainTask) -> ChainOutput:
+    """One chain in another process."""
+    with _quiet_blas():
+        return ChainRun(task, np.empty((task.draws, task.target.ndim))).run()
+
+
+def run_chains(
+    tasks: list[ChainTask],
+    *,
+    cores: int | None,
+    progress: bool,
+    executor: Any = None,
+    on_start: Callable[[list[ChainRun]], None] | None = None,
+) -> tuple[np.ndarray, list[ChainOutput], bool]:
+    """Run all chains; returns (draws (chain, draw, d), outputs, interrupted).
+
+    `on_start` gets the chains before they run, to look at them or to abort them from another
+    thread.
+    """
+    d, draws = tasks[0].target.ndim, tasks[0].draws
+    out = np.empty((len(tasks), draws, d))
+    if executor is not None:
+        outputs = _run_elsewhere(tasks, executor)
+        for k, output in enumerate(outputs):
+            out[k, : len(output.rows.draws)] = output.rows.draws
+        return out, outputs, False
+    runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
+    if on_start is not None:
+        on_start(runs)
+    workers = min(len(runs), cores or os.cpu_count() or 1)
+    waiting: list[futures.Future] = []
+    with (
+        _quiet_blas(),
+        futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool,
+    ):
+        try:
+            waiting.extend(pool.submit(run.run) for run in runs)
+            _watch(runs, waiting, progress)
+        except BaseException as error:  # the pool waits for its threads, so they must end
+            for run in runs:
+                run.abort()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+    # Chains that an interrupt kept from being submitted are aborted, so they end at once.
+    outputs = [f.result() for f in waiting] + [run.run() for run in runs[len(waiting) :]]
+    return out, outputs, any(run.aborted.is_set() for run in runs)
+
+
+def _quiet_blas() -> contextlib.AbstractContextManager:
+    """One thread per chain for the matrices of its warm-up. More threads than cores wait for each
+    other, many times as long as they work; and how a sum is shared out changes its last bits.
+    """
+    return threadpool_limits(1, user_api="blas")
+
+
+def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:
+    """All chains on an executor. One that is lost with its worker leaves the others alone."""
+    waiting = [executor.submit(_run_task, task) for task in tasks]
+    outputs = []
+    for task, future in zip(tasks, waiting, strict=True):
+        try:
+            outputs.append(future.result())
+        except Exception as error:
+            nothing = Rows.empty(0, task.target.ndim)
+            outputs.append(ChainOutput(nothing, nothing, error=error))
+    return outputs
+
+
+def _watch(runs, waiting, enabled: bool) -> None:
+    """Show the progress until all chains have ended, or one has failed."""
+    total = runs[0].task.tune + runs[0].task.draws
+    with Progress(len(runs), total, enabled=enabled) as display:
+        pending = set(waiting)
+        while pending:
+            ended, pending = futures.wait(pending, POLL_SECONDS, futures.FIRST_COMPLETED)
+            display.update([run.progress() for run in runs])
+            if any(f.result().error is not None for f in ended):
+                for run in runs:
+                    run.abort()
+
+
+# ------------------------------------------------------------------ collecting
+
+
+def run_tasks(
+    tasks: list[ChainTask],
+    settings: Settings,
+    seed: Any,
+    *,
+    cores: int | None,
+    progress: bool,
+    executor: Any = None,
+    on_start: Callable[[list[ChainRun]], None] | None = None,
+) -> Result:
+    """Run chains and collect what they made.
+
+    Parameters
+    ----------
+    tasks : list of ChainTask
+        One per chain.
+    settings : Settings
+        The user's, for the record.
+    seed : object
+        Likewise.
+    cores, progress, executor, on_start
+        See `run_chains`.
+
+    Returns
+    -------
+    Result
+        Without a diagnosis; see `diagnostics.diagnose`.
+
+    Raises what a chain raised, with the draws so far in the attribute `result` of the exception;
+    and KeyboardInterrupt if the run was cut short before there was anything to keep.
+    """
+    out, outputs, interrupted = run_chains(
+        tasks, cores=cores, progress=progress, executor=executor, on_start=on_start
+    )
+    errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
+    kept = longest_rectangle([len(o.rows.draws) for o in outputs])
+    if not kept:  # then keep the warm-up, where it was asked for
+        kept = longest_rectangle([len(o.warmup.draws) for o in outputs])
+    result = None
+    if kept:
+        result = _collect(out, outputs, kept, tasks[0], settings, seed)
+        result.interrupted = interrupted
+    if errors:
+        k, error = errors[0]
+        note = f"Raised in chain {k}, after {len(outputs[k].rows.draws)} of {tasks[k].draws} draws."
+        if result is not None:
+            note += " What the chains had drawn is in the attribute `result` of this exception."
+        error.add_note(note)
+        error.result = result  # type: ignore[attr-defined]
+        raise error
+    if interrupted and result is None:
+        raise KeyboardInterrupt
+    assert result is not None
+    if interrupted:
+        made = result.draws.shape[1]
+        what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"
+        result.warnings.append(f"Interrupted: {what}, of {len(kept)} chains, are kept.")
+    return result
+
+
+def longest_rectangle(lengths: list[int]) -> list[int]:
+    """The chains to keep of a run that was cut short: as many draws in all as can be had with
+    equal lengths.
+    """
+    order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
+    sizes = [lengths[k] * (place + 1) for place, k in enumerate(order)]
+    if not sizes or max(sizes) == 0:
+        return []
+    return sorted(order[: int(np.argmax(sizes)) + 1])
+
+
+def _warmup_length(result: Result) -> int:
+    return 0 if result.warmup_draws is None else result.warmup_draws.shape[1]
+
+
+def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
+    length = min(len(outputs[k].rows.draws) for k in kept)
+    tuned = [outputs[k].tuned for k in kept]
+    whole = len(kept) == len(outputs) and length == out.shape[1]
+    draws = out if whole else np.array(out[kept, :length])
+    acceptance = [outputs[k].acceptance for k in kept]
+    stats = stats_of([outputs[k].rows.until(length) for k in kept], acceptance)
+    result = Result(
+        draws=draws,
+        stats=stats,
+        tuned=tuned,
+        settings=settings,
+        seed=seed,
+        names=task.target.names,
+        tune=task.tune,
+        warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
+        chains=kept,
+        jumps=[outputs[k].jumps for k in kept] if task.record else None,
+    )
+    if task.keep_warmup:
+        length = min(len(outputs[k].warmup.draws) for k in kept)
+        warmup = [outputs[k].warmup.until(length) for k in kept]
+        result.warmup_draws = np.stack([rows.draws for rows in warmup])
+        result.warmup_stats = stats_of(warmup, [math.nan] * len(kept), is_warmup=True)
+    return result
+
+
+def stats_of(
+    chains: Sequence[Rows], acceptance: Sequence[float], *, is_warmup: bool = False
+) -> dict[str, np.ndarray]:
+    """Statistics by name, each (chain, draw), of chains of one length; see `stats.by_name`."""
+    columns = [np.stack([rows[j] for rows in chains]) for j in (1, 2, 3)]
+    return by_name(*columns, acceptance=np.array(acceptance), is_warmup=is_warmup)
