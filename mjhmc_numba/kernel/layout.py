@@ -190,12 +190,13 @@ TIMES = (
 SUMS = ("acceptance", "acceptance_weight")
 TOTALS = ("done", "all_gradients", "all_divergences", "recorded", "abort")
 
+_WHOLE, _REAL = INTEGERS + CURSOR + COUNTS + TOTALS, REALS + TIMES + SUMS
 STATE = np.dtype(
-    [(name, np.int64) for name in SIZES + ADDRESSES + INTEGERS + CURSOR + COUNTS + TOTALS]
-    + [(name, np.float64) for name in REALS + TIMES + SUMS]
+    [(name, np.int64) for name in SIZES + ADDRESSES + _WHOLE]
+    + [(name, np.float64) for name in _REAL]
 )
-# What a resumed process needs beyond its vectors: all but sizes and addresses.
-RESUMABLE = tuple(name for name in STATE.names if name not in SIZES + ADDRESSES)
+# What a resumed process needs beyond its arrays: all but sizes and addresses.
+RESUMABLE = _WHOLE + _REAL
 
 # Columns of the statistics of a draw: their numbers by name.
 COLUMN = namedtuple("Column", STAT_NAMES)(*range(len(STAT_NAMES)))

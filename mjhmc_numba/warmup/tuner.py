@@ -9,10 +9,11 @@ import numpy as np
 
 from mjhmc_numba.coordinates import Draws, Metric
 from mjhmc_numba.initial import Region
-from mjhmc_numba.kernel.layout import COLUMN, STRAIGHT
+from mjhmc_numba.kernel.layout import STRAIGHT
 from mjhmc_numba.process import Process
 from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import Settings
+from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup import step_size as step_tuner
@@ -160,10 +161,10 @@ class Tuner:
         if self.is_done:
             return
         self.history.append(process.here)
-        if math.isfinite(stats[COLUMN.acceptance_rate]):
+        if math.isfinite(stats[COLUMN["acceptance_rate"]]):
             self.acceptance.append(self._unrefined_acceptance(process, stats))
         # A new step size counts from a refresh on, so that is when it is worth a change.
-        if stats[COLUMN.n_R] > 0 and self.acceptance and self.settings.step_size is None:
+        if stats[COLUMN["n_R"]] > 0 and self.acceptance and self.settings.step_size is None:
             acceptance = float(np.mean(self.acceptance))
             target = self._target(process.tuned.integrator)
             self.averaging = step_tuner.update(self.averaging, acceptance, target)
@@ -188,8 +189,8 @@ class Tuner:
         """A refined rung counts as not accepted: any step size does well that is refined enough."""
         looks = process.tuned.draw_interval * self.settings.balancing.bound
         if not math.isfinite(looks):
-            looks = max(stats[COLUMN.n_L] + stats[COLUMN.n_F], 1.0)
-        return max(stats[COLUMN.acceptance_rate] - stats[COLUMN.n_refined] / looks, 0.0)
+            looks = max(stats[COLUMN["n_L"]] + stats[COLUMN["n_F"]], 1.0)
+        return max(stats[COLUMN["acceptance_rate"]] - stats[COLUMN["n_refined"]] / looks, 0.0)
 
     def _begin_again(self, process: Process) -> bool:
         """Whether the first windows are run again, from another start."""
@@ -467,8 +468,8 @@ class Tuner:
 def _evaluated_again(process: Process, draws: Draws) -> Draws:
     """The same positions on the density as it is now, in the same coordinates."""
     points = [process.evaluate(x) for x in draws.to(None).x]
-    now = Draws(*(np.array([p[k] for p in points]) for k in range(3)))
-    return now.to(draws.coordinates)
+    x, grad, logp = (np.array([point[k] for point in points]) for k in range(3))
+    return Draws(x, grad, logp).to(draws.coordinates)
 
 
 def _is_other(one: Tuned, other: Tuned) -> bool:
