@@ -124,8 +124,8 @@ class _KernelDispatcher(CPUDispatcher):
     def __init__(self, py_func, types_of_locals=None, targetoptions=None, **kwargs):
         options = dict(targetoptions or {}, no_cfunc_wrapper=True)
         super().__init__(py_func, types_of_locals, options, **kwargs)
-        options["no_cpython_wrapper"] = True
-        self.inner = _InnerDispatcher(py_func, types_of_locals, options)
+        inner_options = options | {"no_cpython_wrapper": True}
+        self.inner = _InnerDispatcher(py_func, types_of_locals, inner_options)
 
     @property
     def _numba_type_(self):
