@@ -15,14 +15,18 @@ import warnings
 from functools import cache
 from pathlib import Path
 
-from numba import njit
+from numba import config, njit, types
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from numba.core.registry import CPUDispatcher
+
+from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries
 
 __all__ = ["UnsafeCacheWarning", "cache_folder", "kernel_jit", "sources_stamp"]
 
 # Sums may be reordered and products fused, so that dot products vectorise. NaN and infinity
 # keep their meaning: energies rely on them.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
 
 
 class UnsafeCacheWarning(UserWarning):
@@ -102,9 +106,42 @@ class _KernelCache(FunctionCache):
     _impl_class = _KernelCacheImpl
 
 
+class _InnerDispatcher(CPUDispatcher):
+    """A kernel function as other compiled functions see it: without wrappers for Python and C."""
+
+    def get_call_template(self, args, kws):
+        # Numba would compile `row(a, p, 1)` and `row(a, p, 2)` one by one, for the literals.
+        return super().get_call_template(tuple(types.unliteral(a) for a in args), kws)
+
+    def compile(self, sig):
+        with deferred_libraries():
+            return super().compile(sig)
+
+
+class _KernelDispatcher(CPUDispatcher):
+    """A kernel function as Python sees it: an entry point, with machine code of its own."""
+
+    def __init__(self, py_func, types_of_locals=None, targetoptions=None, **kwargs):
+        options = dict(targetoptions or {}, no_cfunc_wrapper=True)
+        super().__init__(py_func, types_of_locals, options, **kwargs)
+        inner_options = options | {"no_cpython_wrapper": True}
+        self.inner = _InnerDispatcher(py_func, types_of_locals, inner_options)
+
+    @property
+    def _numba_type_(self):
+        return types.Dispatcher(self.inner)
+
+    def compile(self, sig):
+        with deferred_libraries():
+            return super().compile(sig)
+
+
 def kernel_jit(function):
     """Compile a kernel function lazily, with the GIL released, and cache it on disk."""
-    dispatcher = njit(nogil=True, error_model="numpy", fastmath=FASTMATH)(function)
+    if can_defer() and not config.DISABLE_JIT:
+        dispatcher = _KernelDispatcher(function, targetoptions=OPTIONS | {"nopython": True})
+    else:
+        dispatcher = njit(**OPTIONS)(function)
     if cache_folder() is not None:
         dispatcher._cache = _KernelCache(function)
     return dispatcher
