@@ -1,0 +1,252 @@
+"""A user's log density becomes the one compiled form that the kernel calls."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numba import cfunc, njit
+from numba.core.errors import NumbaError
+from numba.core.registry import CPUDispatcher
+
+from mjhmc_numba.density.callback import PythonDensity
+from mjhmc_numba.density.signature import DENSITY, NOT_FINITE, RAISED, evaluate
+from mjhmc_numba.density.table import ArrayField, ArrayTable
+from mjhmc_numba.density.wrapper import argument_names, density_source, guard_source, names_of
+from mjhmc_numba.errors import SlowDensityWarning, TargetError
+
+__all__ = ["Target", "as_target"]
+
+
+class Target:
+    """A log density behind an address.
+
+    It keeps alive what the addresses need: `table` and `keepalive`. Whoever hands the addresses
+    to the kernel keeps the target.
+
+    Parameters
+    ----------
+    address : int
+        of the C function; see `mjhmc_numba.kernel.density` for what it must do
+    ndim : int
+        number of dimensions
+    table : ndarray, optional
+        what the C function gets as its last argument; one record that tells `ndim` if None
+    keepalive : object
+        whatever else must live as long as the addresses are used
+    error_at : callable, optional
+        x -> the exception that the density raises at x, or None
+    names : sequence of str, optional
+        a name for each dimension
+    rebuild : tuple, optional
+        (function, arguments) that make the target again in another process
+    """
+
+    def __init__(
+        self,
+        address: int,
+        ndim: int,
+        *,
+        table: np.ndarray | None = None,
+        keepalive: Any = (),
+        error_at: Callable[[np.ndarray], BaseException | None] | None = None,
+        names: Sequence[str] | None = None,
+        rebuild: tuple | None = None,
+    ):
+        if ndim < 1:
+            raise TargetError(f"A density needs at least one dimension, not {ndim}.")
+        self.address = int(address)
+        self.ndim = int(ndim)
+        self.table = ArrayTable(self.ndim).entries if table is None else table
+        self.names = list(names) if names is not None else [f"x[{j}]" for j in range(ndim)]
+        if len(self.names) != self.ndim:
+            raise TargetError(f"{len(self.names)} names for {self.ndim} dimensions.")
+        self._keepalive = keepalive
+        self._error_at = error_at
+        self._rebuild = rebuild
+
+    @classmethod
+    def from_address(cls, address: int, ndim: int, **options) -> Target:
+        """A target from the address of a C function that exists already."""
+        return cls(address, ndim, **options)
+
+    def __reduce__(self):
+        if self._rebuild is None:
+            raise TypeError("A target made from an address cannot be pickled.")
+        function, arguments = self._rebuild
+        return function, arguments
+
+    def error_at(self, x: np.ndarray) -> BaseException:
+        """The exception that the density raised at x."""
+        error = self._error_at(x) if self._error_at is not None else None
+        if error is None:
+            error = TargetError(f"The density raised an exception at x = {np.array2string(x)}.")
+        return error
+
+    def logp_and_grad(self, x) -> tuple[float, np.ndarray]:
+        """Log density and gradient at x; raises what the density raises."""
+        x = np.array(x, dtype=float)
+        if x.shape != (self.ndim,):
+            raise TargetError(f"A point has shape ({self.ndim},), not {x.shape}.")
+        code, logp, grad = evaluate(self.address, x, self.table)
+        if code == RAISED:
+            raise self.error_at(x)
+        if code == NOT_FINITE and not np.isnan(logp):
+            logp = -np.inf
+        return logp, grad
+
+
+def as_target(density, ndim: int | None = None, args: Sequence = (), names=None) -> Target:
+    """Compile a density, given in any of the accepted forms.
+
+    Parameters
+    ----------
+    density : callable, distribution or Target
+        an `@njit` function ``(x, grad, *args) -> logp`` that writes the gradient; a plain
+        Python function ``(x, *args) -> (logp, grad)``; anything with `density`, `args` and
+        `ndim`, as the distributions of `mjhmc_numba.targets`; or a `Target`
+    ndim : int, optional
+        number of dimensions
+    args : sequence
+        arrays and numbers that an `@njit` density gets after `x` and `grad`; they are copied
+    names : sequence of str, optional
+        a name for each dimension
+    """
+    if isinstance(density, Target):
+        if len(args) or names is not None:
+            raise TargetError("A Target has its args and names already; make a new one for others.")
+        _check_same_ndim(ndim, density.ndim)
+        return density
+    if hasattr(density, "density") and hasattr(density, "ndim"):
+        _check_same_ndim(ndim, density.ndim)
+        args = args if len(args) else density.args
+        return as_target(density.density, density.ndim, args, names)
+    if not callable(density):
+        raise TargetError(
+            f"A density is a function, not {type(density).__name__}: give an @njit function "
+            "(x, grad) -> logp that writes the gradient, or x -> (logp, grad)."
+        )
+    if ndim is None:
+        raise TargetError("How many dimensions? Give ndim= or initial=.")
+    _check_ndim(ndim)
+    if isinstance(density, CPUDispatcher):
+        return _compiled_target(density, int(ndim), tuple(args), names)
+    return _python_target(density, int(ndim), tuple(args), names)
+
+
+def _check_ndim(ndim: Any) -> None:
+    if isinstance(ndim, bool) or not isinstance(ndim, Integral) or ndim < 1:
+        raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
+
+
+def _check_same_ndim(given: int | None, known: int) -> None:
+    if given is not None and given != known:
+        raise TargetError(f"{given} dimensions were asked for, but the density has {known}.")
+
+
+# ------------------------------------------------------------------ compiled densities
+
+
+# C functions of a density, by the types of its arguments, are an attribute of the density. They
+# hold it (through the globals of their text), so a dictionary here, however weak its keys, would
+# never let it go; a circle of references is collected.
+_C_FUNCTIONS = "_mjhmc_c_functions"
+
+
+def _argument(value, position: int) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TargetError(
+            f"args[{position}] has dtype {array.dtype}; numbers and arrays of numbers only."
+        )
+    return array
+
+
+def _call_source(fields: Sequence[ArrayField]) -> str:
+    """A number comes as a number, not as an array of no dimensions."""
+    named = zip(argument_names(fields), fields, strict=True)
+    values = [name if field.ndim else f"{name}[()]" for name, field in named]
+    return f"logp[0] = density({', '.join(['x', 'grad', *values])})"
+
+
+def _c_function(density, fields: Sequence[ArrayField]):
+    known = density.__dict__.setdefault(_C_FUNCTIONS, {})
+    kinds = tuple((field.dtype.str, field.ndim) for field in fields)
+    if kinds not in known:
+        try:
+            known[kinds] = _compile(density, fields)
+        except NumbaError as error:
+            given = inspect.signature(density.py_func)
+            raise TargetError(
+                f"The density {density.py_func.__name__}{given} does not compile as "
+                f"(x, grad{', ...' if kinds else ''}) -> logp with {len(kinds)} extra arguments. "
+                f"Numba says:\n{error}"
+            ) from error
+    return known[kinds]
+
+
+def _compile(density, fields: Sequence[ArrayField]):
+    names = names_of(fields) | {"density": density}
+    exec(density_source(fields, _call_source(fields)), names)
+    names["body"] = njit(names["body"])
+    exec(guard_source(), names)
+    return cfunc(DENSITY)(names["guard"])
+
+
+def _compiled_target(density, ndim, args, names) -> Target:
+    arrays = [_argument(value, k) for k, value in enumerate(args)]
+    table = ArrayTable(ndim, arrays, [f"args[{k}]" for k in range(len(arrays))])
+    function = _c_function(density, table.fields)
+
+    def error_at(x):
+        values = [array if array.ndim else array[()] for array in table.arrays]
+        try:
+            density(np.array(x), np.empty(ndim), *values)
+        except Exception as error:
+            return error
+        return None
+
+    return Target(
+        function.address,
+        ndim,
+        table=table.entries,
+        keepalive=(function, table),
+        error_at=error_at,
+        names=names,
+        rebuild=(as_target, (density, ndim, args, names)),
+    )
+
+
+# -------------------------------------------------------------------- Python densities
+
+
+def _python_target(function, ndim, args, names) -> Target:
+    _warn_slow(function)
+    return _wrap_python(function, ndim, args, names)
+
+
+def _warn_slow(function) -> None:
+    label = getattr(function, "__name__", type(function).__name__)
+    warnings.warn(
+        f"The density {label} is a Python function, so every gradient goes through the "
+        "interpreter and chains share one core. Give an @njit function (x, grad) -> logp that "
+        "writes the gradient to sample natively.",
+        SlowDensityWarning,
+        stacklevel=5,
+    )
+
+
+def _wrap_python(function, ndim, args, names) -> Target:
+    density = PythonDensity(lambda x: function(x, *args), ndim)
+    return Target(
+        density.address,
+        ndim,
+        keepalive=density,
+        error_at=density.error_at,
+        names=names,
+        rebuild=(_wrap_python, (function, ndim, args, names)),  # which does not warn again
+    )
