@@ -4,6 +4,7 @@ from importlib import import_module
 
 from mjhmc_numba.api import sample
 from mjhmc_numba.coordinates import Metric, Reparametrisation
+from mjhmc_numba.density import Target, as_target
 from mjhmc_numba.errors import (
     GradientError,
     InitialPointError,
@@ -15,7 +16,6 @@ from mjhmc_numba.errors import (
 )
 from mjhmc_numba.results import Result
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import Target, as_target
 from mjhmc_numba.tuned import Tuned
 
 __version__ = "0.1.0"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mjhmc_numba import initial as start
+from mjhmc_numba.density import as_target
 from mjhmc_numba.diagnostics import diagnose
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.results import Result
@@ -19,7 +20,6 @@ from mjhmc_numba.run import (
     run_tasks,
 )
 from mjhmc_numba.settings import Settings, check_counts, check_fixed, choose_settings
-from mjhmc_numba.target import as_target
 
 __all__ = ["sample"]
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.convergence import least_effective, slowest_dimensions, split_r_hat
+from mjhmc_numba.density import Target
 from mjhmc_numba.results import Result
-from mjhmc_numba.target import Target
 from mjhmc_numba.tuned import Tuned
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mjhmc_numba.density import Target
 from mjhmc_numba.errors import GradientError, InitialPointError, SettingsError, TargetError
-from mjhmc_numba.target import Target
 
 __all__ = [
     "Region",

@@ -20,11 +20,11 @@ import numpy as np
 from numba import typeof
 
 from mjhmc_numba.coordinates import Draws, Reparametrisation
+from mjhmc_numba.density import Target
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, layout
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, aligned_zeros
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import Target
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
 
 __all__ = ["Process", "Progress", "Snapshot", "Visits", "random_words"]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from mjhmc_numba.density import Target
 from mjhmc_numba.errors import MemoryRequestError, SettingsError
 from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
@@ -23,7 +24,6 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.results import Result
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import COLUMN, WIDTH, Rows, by_name
-from mjhmc_numba.target import Target
 from mjhmc_numba.tuned import Tuned
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.tuner import first_guess

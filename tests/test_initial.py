@@ -7,9 +7,9 @@ import pytest
 from numba import njit
 
 from mjhmc_numba import targets
+from mjhmc_numba.density import as_target
 from mjhmc_numba.errors import GradientError, InitialPointError
 from mjhmc_numba.initial import Region, check_gradient, find_start
-from mjhmc_numba.target import as_target
 
 
 @njit

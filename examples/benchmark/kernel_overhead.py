@@ -17,10 +17,10 @@ from numba import njit
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
+from mjhmc_numba.density import Target
 from mjhmc_numba.kernel.density import call_density
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
-from mjhmc_numba.target import Target
 
 SECONDS = 0.2  # of one measurement
 

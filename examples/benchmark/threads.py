@@ -11,7 +11,7 @@ from kernel_overhead import bare_calls, dense_gaussian
 from measure import interleaved, ratio, report, verdict
 
 import mjhmc_numba as mj
-from mjhmc_numba.target import Target
+from mjhmc_numba.density import Target
 
 BAR = 0.6
 SETTINGS = {"step_size": 0.1, "num_steps": 5, "refresh_rate": 0.2, "integrator": "leapfrog"}

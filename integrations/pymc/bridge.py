@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from mjhmc_numba.target import Target
+from mjhmc_numba.density import Target
 
 __all__ = ["TargetOp", "model_of", "nutpie_model_of"]
 

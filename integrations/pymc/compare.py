@@ -17,11 +17,11 @@ import xarray
 from pymc.model import modelcontext
 
 import mjhmc_numba
+from mjhmc_numba.density import Target, as_target
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.bridge import model_of, nutpie_model_of
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
 from mjhmc_numba.pymc.sampling import compile as compile_model
-from mjhmc_numba.target import Target, as_target
 
 __all__ = ["SAMPLERS", "Comparison", "compare"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,15 +10,19 @@ from typing import Any
 
 import numpy as np
 from numba.core.errors import NumbaError
+from numpy.linalg import LinAlgError
 from pymc.model import modelcontext
 from pytensor.compile.mode import get_mode
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import DenseTensorType
 
-from mjhmc_numba.kernel.density import NOT_FINITE, RAISED
-from mjhmc_numba.pymc.arrays import ArrayTable
-from mjhmc_numba.pymc.callback import CALLBACK_TYPE, PythonDensity
+from mjhmc_numba.density import Target
+from mjhmc_numba.density.callback import PythonDensity
+from mjhmc_numba.density.signature import NOT_FINITE, RAISED, evaluate
+from mjhmc_numba.density.table import ArrayTable
+from mjhmc_numba.errors import TargetError
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE, explain_start
 from mjhmc_numba.pymc.errors import (
     ModelChangedError,
@@ -25,12 +30,17 @@ from mjhmc_numba.pymc.errors import (
     ObjectModeWarning,
     UnknownVariableError,
 )
-from mjhmc_numba.pymc.graph import density_graph, rejects_by_raising
+from mjhmc_numba.pymc.graph import density_graph, rejects_by_raising, shared_variables
 from mjhmc_numba.pymc.layout import Layout, choose_value_vars
 from mjhmc_numba.pymc.native import density_code
-from mjhmc_numba.target import Target
 
-__all__ = ["ModelDensity", "collect_object_mode"]
+__all__ = ["ModelDensity", "collect_object_mode", "model_lock"]
+
+# What a density raises at an impossible point, as opposed to by mistake.
+REJECTIONS = (AssertionError, LinAlgError, FloatingPointError)
+
+# Held while a model holds other data than its own, and while its data is read.
+model_lock = threading.RLock()
 
 
 class ModelDensity:
@@ -39,17 +49,28 @@ class ModelDensity:
     It is compiled when first asked for, and again after it was pickled; where PyTensor's cache
     holds its machine code that takes milliseconds.
 
+    A density owns the table of the arrays that it reads: data and the variables of other step
+    methods. `update_data` and `update_others` change it, so only one chain at a time may run on
+    it, and that is how the step method uses it. `with_data` and `snapshot` give densities with
+    tables of their own on the same machine code; runs in the background take a snapshot each.
+
     Parameters
     ----------
-    model : the PyMC model; the one of the `with` block if None
-    vars : variables to sample, or their names; all continuous ones if None
-    initial_point : values of all value variables; fixes the shapes. PyMC's own if None
-    compile_kwargs : handed to PyTensor's compilation; a `mode` must be one of Numba
+    model : pymc.Model, optional
+        that of the `with` block by default
+    vars : sequence, optional
+        variables to sample, or their names; all continuous ones by default
+    initial_point : mapping, optional
+        values of all value variables; fixes the shapes. PyMC's own by default
+    compile_kwargs : mapping, optional
+        handed to PyTensor's compilation; a `mode` must be one of Numba
 
     Attributes
     ----------
-    layout : names, shapes and dtypes of the variables in the vector
-    ndim : length of the vector
+    layout : Layout
+        names, shapes and dtypes of the variables in the vector
+    ndim : int
+        length of the vector
     """
 
     def __init__(
@@ -68,7 +89,7 @@ class ModelDensity:
         self.layout = Layout.of(value_vars, point)
         self._others = {v.name: np.array(point[v.name]) for v in self.model.value_vars}
         self._fingerprint = _fingerprint(self.model)
-        self._pinned: dict[str, np.ndarray] = {}
+        self._pinned: dict[SharedVariable, np.ndarray] = {}
         self._code = None
         self._inputs: ArrayTable | None = None
         self._forget_machine_code()
@@ -91,9 +112,9 @@ class ModelDensity:
 
     @property
     def table(self) -> np.ndarray:
-        """Its last argument: addresses and shapes of the arrays that it reads."""
+        """Its last argument: records of the arrays that it reads."""
         self._compiled()
-        return self._inputs.table
+        return self._inputs.entries
 
     @property
     def is_native(self) -> bool:
@@ -101,7 +122,7 @@ class ModelDensity:
         return not isinstance(self._compiled(), PythonDensity)
 
     def target(self) -> Target:
-        """The density as the sampler takes it."""
+        """The density as the sampler takes it; it keeps this density and reads its table."""
         return Target.from_address(
             self.address,
             self.ndim,
@@ -117,11 +138,10 @@ class ModelDensity:
         x = np.array(x, dtype=float)
         if x.shape != (self.ndim,):
             raise ModelError(f"A point has shape ({self.ndim},), not {x.shape}.")
-        grad, logp = np.full(self.ndim, np.nan), np.full(1, np.nan)
-        addresses = [a.ctypes.data for a in (x, grad, logp, self.table)]
-        if CALLBACK_TYPE(self.address)(*addresses) == RAISED:
+        code, logp, grad = evaluate(self.address, x, self.table)
+        if code == RAISED:
             raise self.error_at(x) or ModelError(f"The density raised an exception at x = {x}.")
-        return float(logp[0]), grad
+        return logp, grad
 
     # ------------------------------------------------------------- what may change
 
@@ -131,8 +151,14 @@ class ModelDensity:
         moved = False
         for k, source in enumerate(self._sources):
             if isinstance(source, str):
-                moved |= self._inputs.set(k, point[source], source)
+                moved |= self._set(k, point[source])
         return moved
+
+    def _set(self, k: int, value) -> bool:
+        try:
+            return self._inputs.set(k, value)
+        except TargetError as error:
+            raise ModelChangedError(f"{error} Compile the model again.") from None
 
     def others(self) -> dict[str, np.ndarray]:
         """The variables that other step methods move, as this density sees them (copies)."""
@@ -150,35 +176,60 @@ class ModelDensity:
         self._compiled()
         moved = False
         for k, source in enumerate(self._sources):
-            if isinstance(source, str) or source.name in self._pinned:
+            if isinstance(source, str) or source in self._pinned:
                 continue
             value = source.get_value(borrow=True)
             if by_identity and value is self._seen.get(k):
                 continue
             self._seen[k] = value
-            moved |= self._inputs.set(k, value, source.name)
+            moved |= self._set(k, value)
         return moved
 
     def with_data(self, **data) -> ModelDensity:
         """The same machine code on other data; this density and the model keep theirs."""
+        new = self._with_own_table()
+        values = _with_dim_lengths(self.model, data)
+        for shared in shared_variables(self.model):
+            if shared.name in values:
+                new._pin(shared, values[shared.name])
+        return new
+
+    def snapshot(self) -> ModelDensity:
+        """The same machine code on the data of this moment, whatever becomes of the model's.
+
+        It is for one run: its threads read a table that nobody changes, and what is computed of
+        its draws later uses the data that they were made with.
+        """
+        with model_lock:
+            new = self._with_own_table()
+            new.update_data()
+            for shared in shared_variables(self.model):
+                new._pin(shared, new.data_value(shared))
+        return new
+
+    def _with_own_table(self) -> ModelDensity:
         self._compiled()
         new = object.__new__(ModelDensity)  # copy.copy would leave the machine code behind
         new.__dict__.update(self.__dict__)
         new._inputs = self._inputs.copy()
-        new._seen = {}
-        new._pinned = self._pinned | _with_dim_lengths(self.model, data)
-        for name, value in new._pinned.items():
-            for k, source in enumerate(self._sources):
-                if not isinstance(source, str) and source.name == name:
-                    new._inputs.set(k, value, name)
+        new._seen, new._pinned = {}, dict(self._pinned)
         if not self.is_native:
-            new._machine_code = PythonDensity(self._function, self.ndim, new._inputs)
+            new._machine_code = new._callback()
         return new
 
-    def data_value(self, shared) -> np.ndarray:
-        """What this density reads for a shared variable of the model."""
-        if shared.name in self._pinned:
-            return np.asarray(self._pinned[shared.name], dtype=shared.type.dtype)
+    def _pin(self, shared: SharedVariable, value) -> None:
+        """Read this value from now on and not the model's."""
+        if shared in self._sources:
+            k = self._sources.index(shared)
+            self._set(k, value)
+            self._pinned[shared] = self._inputs.arrays[k]  # one copy for both
+        else:
+            self._pinned[shared] = np.array(value, dtype=shared.type.dtype)
+
+    def data_value(self, shared: SharedVariable) -> np.ndarray:
+        """What this density reads for a shared variable of the model (not to be written)."""
+        if shared in self._pinned:
+            return self._pinned[shared]
         return np.asarray(shared.get_value(borrow=True))
 
     def check_unchanged(self) -> None:
@@ -215,13 +266,14 @@ class ModelDensity:
         code = self._compiled()
         if isinstance(code, PythonDensity):
             return code.error_at(x)
-        if self._python_function is None:
-            graph = density_graph(self.model, self.value_vars, self.layout)
-            self._python_function = graph.compile(self.model, mode=PYTHON_MODE)
-        try:
-            self._python_function(np.array(x, dtype=float), *self._inputs.arrays[: self._n_free])
-        except Exception as error:
-            return error
+        with self._lock:
+            if self._python_function is None:
+                graph = density_graph(self.model, self.value_vars, self.layout)
+                self._python_function = graph.compile(self.model, mode=PYTHON_MODE)
+            try:
+                self._python_function(np.array(x, dtype=float), *self._free_arrays())
+            except Exception as error:
+                return error
         return None
 
     # ----------------------------------------------------------------- compilation
@@ -230,12 +282,14 @@ class ModelDensity:
         self._machine_code: Any = None
         self._function = None
         self._python_function = None
+        # PyTensor's functions are not reentrant, and snapshots share them.
+        self._lock = threading.RLock()
         self._sources: list = []
         self._seen: dict[int, np.ndarray] = {}
 
     def __getstate__(self):
         state = self.__dict__.copy()
-        for name in ("_machine_code", "_function", "_python_function", "_seen"):
+        for name in ("_machine_code", "_function", "_python_function", "_lock", "_seen"):
             del state[name]
         return state
 
@@ -248,6 +302,9 @@ class ModelDensity:
     def _n_free(self) -> int:
         """Number of arrays that may change; lifted constants come after them."""
         return len(self._sources)
+
+    def _free_arrays(self) -> list[np.ndarray]:
+        return self._inputs.arrays[: self._n_free]
 
     def _compiled(self):
         if self._machine_code is None and self._code is not None:
@@ -273,8 +330,8 @@ class ModelDensity:
             except NumbaError as error:
                 reasons.append(f"Numba refuses: {str(error).strip().splitlines()[0]}")
                 self._function = graph.compile(self.model, mode=PYTHON_MODE)
-        self._inputs = ArrayTable(arrays[: self._n_free])
-        self._machine_code = PythonDensity(self._function, self.ndim, self._inputs)
+        self._inputs = self._table(arrays[: self._n_free])
+        self._machine_code = self._callback()
         warnings.warn(
             f"{'; '.join(dict.fromkeys(reasons))}. The model is sampled through PyTensor's own "
             "function instead: correct, but every gradient costs 10 microseconds or more on top "
@@ -287,9 +344,29 @@ class ModelDensity:
     def _compile_natively(self, fgraph, arrays, on_exception: int) -> None:
         code = density_code(fgraph, on_exception)
         machine_code = code.compile()
-        self._inputs = ArrayTable([*arrays[: self._n_free], *code.constants])
+        self._inputs = self._table([*arrays[: self._n_free], *code.constants])
         self._code, self._machine_code, self._function = code, machine_code, None
         code.inner, code.constants = None, []
+
+    def _table(self, arrays) -> ArrayTable:
+        names = [s if isinstance(s, str) else s.name or "a shared variable" for s in self._sources]
+        names += [f"constant {k}" for k in range(len(arrays) - len(names))]
+        return ArrayTable(self.ndim, arrays, names)
+
+    def _callback(self) -> PythonDensity:
+        """PyTensor's own compiled function on the arrays of this density.
+
+        An operation without native code runs in Numba's object mode; an exception there ends a
+        process that has released the GIL. Behind a callback it is kept.
+        """
+        function, inputs = self._function, self._inputs
+        return PythonDensity(
+            lambda x: function(x, *inputs.arrays),
+            self.ndim,
+            rejections=REJECTIONS,
+            check_finite=True,
+            lock=self._lock,
+        )
 
     def _read(self, sources) -> list[np.ndarray]:
         return [

@@ -34,13 +34,17 @@ class Expansion:
 
     Parameters
     ----------
-    density : the density of all free variables of a model
-    var_names : what to compute; all free variables and Deterministics if None
-    include_transformed : whether the value variables (``sigma_log__``) are stored too
+    density : ModelDensity
+        the density of all free variables of a model
+    var_names : sequence of str, optional
+        what to compute; all free variables and Deterministics by default
+    include_transformed : bool
+        whether the value variables (``sigma_log__``) are stored too
 
     Attributes
     ----------
-    names : what is computed, in this order
+    names : list of str
+        what is computed, in this order
     """
 
     def __init__(
@@ -60,14 +64,22 @@ class Expansion:
         return self.__dict__ | {"_runner": None, "_sources": []}
 
     def __call__(
-        self, draws: np.ndarray, progress: Callable[[int], None] | None = None
+        self,
+        draws: np.ndarray,
+        progress: Callable[[int], None] | None = None,
+        *,
+        density: ModelDensity | None = None,
     ) -> dict[str, np.ndarray]:
         """Variables by name, each of shape (chain, draw, *shape).
 
         Parameters
         ----------
-        draws : array (chain, draw, ndim)
-        progress : told the number of draws done, now and then
+        draws : ndarray
+            (chain, draw, ndim)
+        progress : callable, optional
+            told the number of draws done, now and then
+        density : ModelDensity, optional
+            what the draws were made with, if it is a snapshot with data of its own
         """
         draws = np.ascontiguousarray(draws, dtype=float)
         if draws.ndim != 3 or draws.shape[2] != self.density.ndim:
@@ -76,16 +88,17 @@ class Expansion:
             )
         self.density.check_unchanged()
         values = self.density.layout.unravel(draws)
-        for name, array in self._compute(draws.reshape(-1, self.density.ndim), progress).items():
+        rows = draws.reshape(-1, self.density.ndim)
+        for name, array in self._compute(rows, progress, density or self.density).items():
             values[name] = array.reshape(draws.shape[:2] + array.shape[1:])
         return {name: values[name] for name in self.names}
 
-    def _compute(self, draws, progress) -> dict[str, np.ndarray]:
+    def _compute(self, draws, progress, density: ModelDensity) -> dict[str, np.ndarray]:
         if not self._computed:
             return {}
         if self._runner is None:
             self._prepare()
-        arrays = [self.density.data_value(source) for source in self._sources]
+        arrays = [density.data_value(source) for source in self._sources]
         # One draw tells shapes and dtypes; without any draw, the origin does.
         first = self._run(draws[:1] if len(draws) else np.zeros((1, self.density.ndim)), arrays)
         outputs = [np.empty((len(draws), *a.shape[1:]), a.dtype) for a in first]

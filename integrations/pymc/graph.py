@@ -26,7 +26,13 @@ from pytensor.tensor.random.type import RandomType
 from mjhmc_numba.pymc.errors import RandomDensityError
 from mjhmc_numba.pymc.layout import Layout
 
-__all__ = ["PureGraph", "density_graph", "expansion_graph", "rejects_by_raising"]
+__all__ = [
+    "PureGraph",
+    "density_graph",
+    "expansion_graph",
+    "rejects_by_raising",
+    "shared_variables",
+]
 
 # Where PyTensor keeps what fails on a matrix that is not positive definite or singular.
 MATRIX_ROOMS = ("pytensor.tensor.slinalg", "pytensor.tensor.nlinalg", "pytensor.tensor.linalg")
@@ -69,6 +75,22 @@ def density_graph(model, value_vars: Sequence, layout: Layout) -> PureGraph:
 def expansion_graph(model, value_vars: Sequence, layout: Layout, outputs: Sequence) -> PureGraph:
     """`outputs`, each a function of value variables, as functions of the raveled vector."""
     return _purify(model, [_tensor(out) for out in outputs], value_vars, layout)
+
+
+def shared_variables(model) -> list[SharedVariable]:
+    """All that a model keeps outside of its graph: data, lengths of dimensions, what a user shares.
+
+    The states of random generators are left out.
+    """
+    terms = [*model.basic_RVs, *model.potentials, *model.deterministics]
+    values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
+    lengths = [v for v in model.dim_lengths.values() if v is not None]
+    found = graph_inputs([*terms, *values, *model.data_vars, *lengths])
+    return [
+        v
+        for v in dict.fromkeys(found)
+        if isinstance(v, SharedVariable) and not isinstance(v.type, RandomType)
+    ]
 
 
 def rejects_by_raising(outputs: Sequence) -> bool:

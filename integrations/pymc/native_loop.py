@@ -6,10 +6,11 @@ import ctypes
 
 import numpy as np
 
-from mjhmc_numba.kernel.density import FINE
-from mjhmc_numba.pymc.arrays import ArrayTable
+from mjhmc_numba.density.signature import SUCCESS
+from mjhmc_numba.density.table import ArrayTable
+from mjhmc_numba.density.wrapper import SHAPE_VARIES
 from mjhmc_numba.pymc.errors import ExpansionError
-from mjhmc_numba.pymc.native import SHAPE_VARIES, expansion_code
+from mjhmc_numba.pymc.native import expansion_code
 
 __all__ = ["VARYING_SHAPE", "NativeLoop"]
 
@@ -23,34 +24,38 @@ _C_TYPE = ctypes.CFUNCTYPE(
 
 
 class NativeLoop:
-    """Runs a rewritten graph (x, *arrays) -> outputs on many x, writing each output in place."""
+    """Runs a rewritten graph (x, *arrays) -> outputs on many x, writing each output in place.
+
+    It owns the machine code and the constants of the graph. Each call makes a table of its own,
+    so several threads may call it at once.
+    """
 
     def __init__(self, fgraph):
         self._code = expansion_code(fgraph)
         self._cfunc = self._code.compile()
         self._code.inner = None
-        self._ndims = [output.type.ndim for output in fgraph.outputs]
-        self._dtypes = self._code.dtypes[-len(self._ndims) :]
 
     def __call__(self, draws: np.ndarray, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        inputs = ArrayTable([*arrays, *self._code.constants])
-        starts = inputs.used + np.cumsum([0, *(1 + n for n in self._ndims)])
-        table = np.zeros(starts[-1], np.int64)
-        table[: inputs.used] = inputs.table[: inputs.used]
+        code = self._code
+        values = [
+            field.take(value)
+            for field, value in zip(code.fields, [*arrays, *code.constants], strict=True)
+        ]
+        names = [field.name for field in code.fields]
+        table = ArrayTable(draws.shape[1], values, names, code.outputs)
         self._run(draws, 1, table)  # no output has an address yet: this asks for their shapes
         outputs = []
-        for at, ndim, dtype in zip(starts[:-1], self._ndims, self._dtypes, strict=True):
-            shape = table[at + 1 : at + 1 + ndim].tolist()
-            outputs.append(np.empty((len(draws), *shape), dtype))
-            table[at] = outputs[-1].ctypes.data
+        for k, field in enumerate(code.outputs):
+            outputs.append(np.empty((len(draws), *table.output_shape(k)), field.dtype))
+            table.connect(k, outputs[-1])
         self._run(draws, len(draws), table)
         return outputs
 
-    def _run(self, draws, stop, table) -> None:
+    def _run(self, draws, stop: int, table: ArrayTable) -> None:
         draws = np.ascontiguousarray(draws)
         call = _C_TYPE(self._cfunc.address)
-        code = call(draws.ctypes.data, 0, stop, table.ctypes.data)
+        code = call(draws.ctypes.data, 0, stop, table.entries.ctypes.data)
         if code == SHAPE_VARIES:
             raise ExpansionError(VARYING_SHAPE)
-        if code != FINE:
+        if code != SUCCESS:
             raise ExpansionError("an operation raised an exception in native code")

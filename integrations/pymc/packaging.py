@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,12 +15,9 @@ from pymc.stats.convergence import WarningType, log_warnings, run_convergence_ch
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
-from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.density import ModelDensity, model_lock
 
 __all__ = ["chain_generators", "data_in_model", "initial_points", "log_convergence", "to_arviz"]
-
-# While a model holds other data than its own, nobody else may read it.
-_model_lock = threading.RLock()
 
 
 def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator], list[int]]:
@@ -40,10 +36,10 @@ def initial_points(model, initvals, seeds: Sequence[int]) -> list[dict[str, np.n
 
 @contextmanager
 def data_in_model(density: ModelDensity) -> Iterator[None]:
-    """Let the model hold the data that the density was given by `with_data`."""
+    """Let the model hold the data that the density reads, where it holds other data."""
     model = density.model
     shared = [*model.data_vars, *model.dim_lengths.values()]
-    with _model_lock:
+    with model_lock:
         replaced = []
         try:
             for variable in shared:
@@ -51,13 +47,18 @@ def data_in_model(density: ModelDensity) -> Iterator[None]:
                     continue
                 own = variable.get_value(borrow=True)
                 value = density.data_value(variable)
-                if value is not own:
+                if value is not own and not _is_equal(value, own):
                     replaced.append((variable, own))
                     variable.set_value(value, borrow=True)
             yield
         finally:
             for variable, own in replaced:
                 variable.set_value(own, borrow=True)
+
+
+def _is_equal(value, own) -> bool:
+    own = np.asarray(own)
+    return np.array_equal(value, own, equal_nan=own.dtype.kind == "f")
 
 
 def to_arviz(

@@ -220,10 +220,13 @@ class CompiledModel:
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
-        self.density.update_data()
-        tasks = self._tasks(draws, tune, chains, random_seed, initvals, jitter, chosen, keep_warmup)
+        density = self.density.snapshot()  # of this run alone
+        tasks = self._tasks(
+            density, draws, tune, chains, random_seed, initvals, jitter, chosen, keep_warmup
+        )
         sampling = Sampling(
             self,
+            density,
             tasks,
             cores=cores if self.density.is_native else 1,  # PyTensor's functions are not reentrant
             progress=bool(progressbar),
@@ -233,10 +236,10 @@ class CompiledModel:
         return sampling.run() if blocking else sampling.start()
 
     def _tasks(
-        self, draws, tune, chains, random_seed, initvals, jitter, settings, keep_warmup
+        self, density, draws, tune, chains, random_seed, initvals, jitter, settings, keep_warmup
     ) -> list[ChainTask]:
         """The chains, each started as `MJHMC` starts it."""
-        density, target = self.density, self.density.target()
+        target = density.target()
         rngs, seeds = chain_generators(random_seed, chains)
         with data_in_model(density):
             points = initial_points(density.model, initvals, seeds)
@@ -249,16 +252,38 @@ class CompiledModel:
             )
         return tasks
 
-    def expand(self, draws: np.ndarray, *, include_transformed: bool = False) -> dict:
-        """All variables, each (chain, draw, ...), from raveled draws (chain, draw, d)."""
-        return self._expansion[include_transformed](draws)
+    def expand(
+        self,
+        draws: np.ndarray,
+        *,
+        include_transformed: bool = False,
+        density: ModelDensity | None = None,
+    ) -> dict:
+        """All variables, each (chain, draw, ...), from raveled draws (chain, draw, d).
+
+        They are computed with the data of `density`; with those of now by default.
+        """
+        return self._expansion[include_transformed](draws, density=density)
 
 
 class Sampling:
-    """A run of several chains, in this thread or in the background."""
+    """A run of several chains, in this thread or in the background.
 
-    def __init__(self, compiled: CompiledModel, tasks, *, cores, progress, checks, idata_kwargs):
-        self._compiled, self._tasks = compiled, tasks
+    It owns the snapshot of the density that its chains run on, with the data of that moment.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        density: ModelDensity,
+        tasks,
+        *,
+        cores,
+        progress,
+        checks,
+        idata_kwargs,
+    ):
+        self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
         self._idata_kwargs = idata_kwargs
         self._runs: list[ChainRun] = []
@@ -388,8 +413,8 @@ class Sampling:
     def _package(self, draws, stats, chains, seconds, attributes, *, n_kept_tune):
         transformed = bool(self._idata_kwargs.get("include_transformed", False))
         return to_arviz(
-            self._compiled.density,
-            self._compiled.expand(draws, include_transformed=transformed),
+            self._density,
+            self._compiled.expand(draws, include_transformed=transformed, density=self._density),
             stats,
             n_tune=self._tasks[0].tune,
             n_kept_tune=n_kept_tune,
@@ -406,7 +431,7 @@ class Sampling:
         for message in messages:
             warnings.warn(message, SamplingWarning, stacklevel=5)
         if self._checks and result.draws.shape[1]:
-            log_convergence(data, self._compiled.density.model)
+            log_convergence(data, self._density.model)
 
 
 def _reparametrisation_parents(result: Result) -> list[str]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from mjhmc_numba.density import Target
 from mjhmc_numba.errors import InitialPointError
 from mjhmc_numba.initial import Region, first_finite, is_finite
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.target import Target
 
 __all__ = ["chain_seed", "find_start", "start_region"]
 

@@ -17,6 +17,7 @@ from pymc.vartypes import continuous_types
 from rich.progress import TextColumn
 from rich.table import Column
 
+from mjhmc_numba.density import Target
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
@@ -27,7 +28,6 @@ from mjhmc_numba.pymc.stats import STATS, of_draw
 from mjhmc_numba.pymc.watch import KINDS, Watch
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings, check_fixed, choose_settings
-from mjhmc_numba.target import Target
 from mjhmc_numba.tuned import Tuned
 from mjhmc_numba.warmup.trajectory import straight
 from mjhmc_numba.warmup.tuner import Tuner, first_guess

@@ -1,32 +1,65 @@
 """The one way in which the kernel calls a log density: a C function behind an address.
 
-    int64 density(double *x, double *grad, double *logp, int64 *table)
+    int64 density(double *x, double *grad, double *logp, entry *table)
 
-It writes the log density and its gradient and returns 0 (fine), 1 (it raised: stop) or
-2 (not finite here). The kernel is compiled once, whatever the density.
+It writes the gradient and the log density and returns SUCCESS, NOT_FINITE (the density is zero or
+not defined at x) or RAISED (stop). The kernel is compiled once, whatever the density; what the
+table holds is between the density and whoever made it (see `mjhmc_numba.density`).
+
+A function that fails without a word must not pass for one that succeeded. A ctypes callback that
+lets an exception out returns whatever lies on the stack: 0, or the code of the call before. So
+success is not 0, and the kernel leaves a mark in the place of the log density: where it still
+stands after the call, the function did not finish, whatever it returned.
 """
 
 import math
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, scratch
 from mjhmc_numba.kernel.reparametrisation import forward, is_reparametrised, pullback_gradient
 
-FINE, RAISED, NOT_FINITE = 0, 1, 2
+RAISED, SUCCESS, NOT_FINITE = 0, 1, 2
+
+# The mark: bits of a NaN that no arithmetic makes.
+UNWRITTEN = 0x7FF8_6D6A_686D_6331
+
+
+def _define_checked_call(function: ir.Function) -> None:
+    """The body of ``int64 f(address, x, grad, logp, table)``, which returns one of the codes."""
+    word = ir.IntType(64)
+    # Its callers are compiled as if the density were called directly: no byte of theirs changes.
+    function.linkage = "linkonce_odr"
+    function.attributes.add("noinline")
+    builder = ir.IRBuilder(function.append_basic_block())
+    address, x, grad, logp, table = function.args
+    mark = builder.inttoptr(logp, word.as_pointer())
+    builder.store(word(UNWRITTEN), mark)
+    density = builder.inttoptr(address, ir.FunctionType(word, [word] * 4).as_pointer())
+    code = builder.call(density, [x, grad, logp, table])
+    is_written = builder.icmp_signed("!=", builder.load(mark), word(UNWRITTEN))
+    is_success = builder.icmp_signed("==", code, word(SUCCESS))
+    is_not_finite = builder.icmp_signed("==", code, word(NOT_FINITE))
+    is_code = builder.and_(is_written, builder.or_(is_success, is_not_finite))
+    builder.ret(builder.select(is_code, code, word(RAISED)))
 
 
 @intrinsic
 def call_density(typingctx, address, x, grad, logp, table):
-    """Call the density at `address`; all arguments are addresses."""
+    """Call the density at `address`; all arguments are addresses. Returns one of the codes."""
 
     def codegen(context, builder, signature, args):
         word = ir.IntType(64)
-        pointer = builder.inttoptr(args[0], ir.FunctionType(word, [word] * 4).as_pointer())
-        return builder.call(pointer, list(args[1:]))
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(word, [word] * 5), "mjhmc_call_density"
+        )
+        if not function.blocks:
+            _define_checked_call(function)
+        return builder.call(function, args)
 
     word = types.int64
     return word(word, word, word, word, word), codegen
@@ -58,7 +91,7 @@ def evaluate(p, x, grad):
     if code == RAISED:
         write_position(p, x, scratch(p, ASKED_ROW))
         return True, -math.inf
-    if code != FINE or not math.isfinite(out[0]):
+    if code != SUCCESS or not math.isfinite(out[0]):
         return False, -math.inf
     if is_reparametrised(p):
         pullback_gradient(p, x, grad)

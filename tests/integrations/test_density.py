@@ -10,8 +10,7 @@ import pymc as pm
 import pytensor
 import pytest
 
-from mjhmc_numba.kernel.density import FINE, NOT_FINITE, RAISED
-from mjhmc_numba.pymc.callback import CALLBACK_TYPE
+from mjhmc_numba.density.signature import NOT_FINITE, RAISED, SUCCESS, evaluate
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
 from mjhmc_numba.pymc.errors import ObjectModeWarning
@@ -46,9 +45,7 @@ def pytensors_own(density, **others):
 
 
 def code_at(density, x):
-    x, grad, logp = np.array(x, dtype=float), np.empty(density.ndim), np.empty(1)
-    call = CALLBACK_TYPE(density.address)
-    return call(*(a.ctypes.data for a in (x, grad, logp, density.table)))
+    return evaluate(density.address, np.array(x, dtype=float), density.table).code
 
 
 def assert_same(density, reference, x, rtol=1e-10):
@@ -168,14 +165,14 @@ def test_machine_code_does_not_depend_on_large_data(density_of):
 def test_a_failed_assertion_means_not_finite(density_of):
     density = density_of(models.asserting)
     assert density.is_native
-    assert code_at(density, [2.0]) == FINE
+    assert code_at(density, [2.0]) == SUCCESS
     assert code_at(density, [4.0]) == NOT_FINITE
 
 
 def test_a_mistake_means_stop_and_names_the_exception(density_of):
     density = density_of(models.regression)
     x = np.array([0.3, -0.2, 0.1, -0.4])
-    assert code_at(density, x) == FINE
+    assert code_at(density, x) == SUCCESS
     wrong = density.with_data(x=np.ones((39, 3)))
     assert code_at(wrong, x) == RAISED
     assert isinstance(wrong.error_at(x), ValueError)
@@ -208,7 +205,7 @@ def test_what_a_python_operation_raises_is_kept(python_density):
     assert isinstance(error, ArithmeticError)
     assert "more than five" in str(error)
     assert python_density.error_at(np.zeros(2)) is None
-    assert code_at(python_density, np.zeros(2)) == FINE
+    assert code_at(python_density, np.zeros(2)) == SUCCESS
 
 
 def test_a_pickled_density_is_the_same_and_needs_no_compilation(density_of):

@@ -4,10 +4,10 @@ import numpy as np
 from numba import njit
 
 from mjhmc_numba.coordinates import Metric
+from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import as_target
 from mjhmc_numba.tuned import Tuned
 
 COLUMN = {name: k for k, name in enumerate(STAT_NAMES)}

@@ -8,8 +8,8 @@ import pytest
 from numba import njit
 from scipy import stats
 
+from mjhmc_numba.density import as_target
 from mjhmc_numba.process import Process, random_words
-from mjhmc_numba.target import as_target
 from tests.kernel.processes import (
     COLUMN,
     own_bounded_g,

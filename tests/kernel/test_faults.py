@@ -7,10 +7,10 @@ import pytest
 from numba import njit
 from scipy import stats
 
+from mjhmc_numba.density import as_target
 from mjhmc_numba.errors import SlowDensityWarning
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, STAT_NAMES
 from mjhmc_numba.process import Process
-from mjhmc_numba.target import as_target
 from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     COLUMN,

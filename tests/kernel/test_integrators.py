@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from mjhmc_numba.coordinates import Draws
+from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.integrators import drift_fraction, integrate, kick_fraction
 from mjhmc_numba.kernel.jump import move
 from mjhmc_numba.kernel.ladder import neighbour_energy
 from mjhmc_numba.kernel.layout import EVENT_F
 from mjhmc_numba.kernel.metric import draw_momentum
-from mjhmc_numba.target import as_target
 from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     dense_metric,

@@ -6,9 +6,9 @@ from numba import njit
 
 from mjhmc_numba import reference
 from mjhmc_numba.coordinates import Metric
+from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import as_target
 from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     EXACT_COLUMNS,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import njit
 
+from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.ladder import energy_of, logp_of, neighbour_energy, place, rung
-from mjhmc_numba.target import as_target
 from tests.kernel.processes import COLUMN, quartic, run, settings, started, tuned
 
 # Columns of what the sweep writes, for the rungs ahead and behind.

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import as_target
 from tests.kernel.processes import standard_normal, started, tuned
 from tests.statistical.estimates import batch_z
 

@@ -12,10 +12,10 @@ from scipy import stats
 
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Metric
+from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import as_target
 from mjhmc_numba.tuned import Tuned
 from tests.statistical.estimates import crossing_z
 

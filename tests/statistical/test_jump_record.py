@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from mjhmc_numba import weights
+from mjhmc_numba.density import as_target
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import as_target
 from tests.kernel.processes import run, started
 from tests.statistical.cases import CASES
 from tests.statistical.estimates import batch_z

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import as_target
 from tests.kernel.processes import own_bounded_g, own_unbounded_g
 from tests.reparametrisations import random_reparametrisation
 from tests.statistical.cases import CASES

@@ -9,7 +9,7 @@ import mjhmc_numba as mj
 from mjhmc_numba import targets
 from mjhmc_numba.convergence import effective_size
 from mjhmc_numba.coordinates import Reparametrisation
-from mjhmc_numba.target import as_target
+from mjhmc_numba.density import as_target
 from mjhmc_numba.targets.distribution import compile_density
 from mjhmc_numba.warmup import reparametrisation as reparametrisation_tuner
 from mjhmc_numba.warmup.metric import low_rank

@@ -5,12 +5,12 @@ import pytest
 
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Draws, Metric
+from mjhmc_numba.density import as_target
 from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.target import as_target
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.tuner import first_guess
 from tests.reparametrisations import random_reparametrisation

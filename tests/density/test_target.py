@@ -1,6 +1,8 @@
 """A density in each of its forms becomes the one that the kernel calls."""
 
+import gc
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -128,3 +130,34 @@ def test_a_target_from_an_address_needs_no_compilation_and_cannot_be_sent():
     np.testing.assert_array_equal(result.draws, same.draws)
     with pytest.raises(TypeError, match="cannot be pickled"):
         target.__reduce__()
+
+
+def small_density():
+    @njit
+    def density(x, grad, scale):
+        grad[:] = -x / scale
+        return -0.5 * np.sum(x * x) / scale
+
+    return density
+
+
+def test_a_density_that_nobody_needs_is_released():
+    density = small_density()
+    alive = weakref.ref(density)
+    target = mj.as_target(density, 2, (1.0,))
+    assert target.logp_and_grad([1.0, 1.0])[0] == -1.0
+    del density
+    gc.collect()
+    assert alive() is not None  # the target needs it
+    assert target.logp_and_grad([1.0, 1.0])[0] == -1.0
+    del target
+    gc.collect()
+    assert alive() is None
+
+
+def test_machine_code_is_kept_as_long_as_the_density():
+    density = small_density()
+    address = mj.as_target(density, 2, (1.0,)).address
+    gc.collect()
+    assert compilations(lambda: mj.as_target(density, 3, (2.0,))) == 0
+    assert mj.as_target(density, 3, (2.0,)).address == address

@@ -1,54 +1,49 @@
-"""A user's log density becomes the one compiled form that the kernel calls.
-
-The form is a C function ``int64 f(double *x, double *grad, double *logp, int64 *table)``; see
-`mjhmc_numba.kernel.density`. The table holds the dimension and, for each extra argument, its
-address and shape, so that new data of the same types needs no recompilation.
-"""
+"""A user's log density becomes the one compiled form that the kernel calls."""
 
 from __future__ import annotations
 
-import ctypes
 import inspect
-import threading
 import warnings
-import weakref
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import cfunc, njit
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
-from numba.np.numpy_support import from_dtype
 
+from mjhmc_numba.density.callback import PythonDensity
+from mjhmc_numba.density.signature import DENSITY, NOT_FINITE, RAISED, evaluate
+from mjhmc_numba.density.table import ArrayField, ArrayTable
+from mjhmc_numba.density.wrapper import argument_names, density_source, guard_source, names_of
 from mjhmc_numba.errors import SlowDensityWarning, TargetError
-from mjhmc_numba.kernel.density import FINE, NOT_FINITE, RAISED
-from mjhmc_numba.kernel.layout import as_pointer
 
 __all__ = ["Target", "as_target"]
-
-_C_SIGNATURE = types.int64(
-    types.CPointer(types.float64),
-    types.CPointer(types.float64),
-    types.CPointer(types.float64),
-    types.CPointer(types.int64),
-)
-_CALLBACK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
 
 
 class Target:
     """A log density behind an address.
 
+    It keeps alive what the addresses need: `table` and `keepalive`. Whoever hands the addresses
+    to the kernel keeps the target.
+
     Parameters
     ----------
-    address : address of the C function
-    ndim : number of dimensions
-    table : int64 array that the C function gets as its last argument
-    keepalive : whatever must live as long as the address is used
-    error_at : x -> the exception that the density raises at x, or None
-    names : a name for each dimension
-    rebuild : (function, arguments) that make the target again in another process
+    address : int
+        of the C function; see `mjhmc_numba.kernel.density` for what it must do
+    ndim : int
+        number of dimensions
+    table : ndarray, optional
+        what the C function gets as its last argument; one record that tells `ndim` if None
+    keepalive : object
+        whatever else must live as long as the addresses are used
+    error_at : callable, optional
+        x -> the exception that the density raises at x, or None
+    names : sequence of str, optional
+        a name for each dimension
+    rebuild : tuple, optional
+        (function, arguments) that make the target again in another process
     """
 
     def __init__(
@@ -66,7 +61,7 @@ class Target:
             raise TargetError(f"A density needs at least one dimension, not {ndim}.")
         self.address = int(address)
         self.ndim = int(ndim)
-        self.table = np.zeros(1, np.int64) if table is None else table
+        self.table = ArrayTable(self.ndim).entries if table is None else table
         self.names = list(names) if names is not None else [f"x[{j}]" for j in range(ndim)]
         if len(self.names) != self.ndim:
             raise TargetError(f"{len(self.names)} names for {self.ndim} dimensions.")
@@ -97,15 +92,12 @@ class Target:
         x = np.array(x, dtype=float)
         if x.shape != (self.ndim,):
             raise TargetError(f"A point has shape ({self.ndim},), not {x.shape}.")
-        grad, logp = np.empty(self.ndim), np.empty(1)
-        call = _CALLBACK_TYPE(self.address)
-        addresses = (a.ctypes.data for a in (x, grad, logp, self.table))
-        code = call(*addresses)
+        code, logp, grad = evaluate(self.address, x, self.table)
         if code == RAISED:
             raise self.error_at(x)
-        if code == NOT_FINITE:
-            return (logp[0] if np.isnan(logp[0]) else -np.inf), grad
-        return logp[0], grad
+        if code == NOT_FINITE and not np.isnan(logp):
+            logp = -np.inf
+        return logp, grad
 
 
 def as_target(density, ndim: int | None = None, args: Sequence = (), names=None) -> Target:
@@ -113,13 +105,16 @@ def as_target(density, ndim: int | None = None, args: Sequence = (), names=None)
 
     Parameters
     ----------
-    density
+    density : callable, distribution or Target
         an `@njit` function ``(x, grad, *args) -> logp`` that writes the gradient; a plain
         Python function ``(x, *args) -> (logp, grad)``; anything with `density`, `args` and
         `ndim`, as the distributions of `mjhmc_numba.targets`; or a `Target`
-    ndim : number of dimensions
-    args : arrays and numbers that an `@njit` density gets after `x` and `grad`
-    names : a name for each dimension
+    ndim : int, optional
+        number of dimensions
+    args : sequence
+        arrays and numbers that an `@njit` density gets after `x` and `grad`; they are copied
+    names : sequence of str, optional
+        a name for each dimension
     """
     if isinstance(density, Target):
         if len(args) or names is not None:
@@ -156,59 +151,34 @@ def _check_same_ndim(given: int | None, known: int) -> None:
 # ------------------------------------------------------------------ compiled densities
 
 
-class _Argument:
-    """An extra argument: an array that we own, a scalar in an array of one element."""
-
-    def __init__(self, value, position: int):
-        array = np.array(value, order="C")
-        if array.dtype.kind not in "fiub":
-            raise TargetError(
-                f"args[{position}] has dtype {array.dtype}; numbers and arrays of numbers only."
-            )
-        self.is_scalar = array.ndim == 0
-        self.array = array.reshape(1) if self.is_scalar else array
-        self.kind = (array.dtype.str, array.ndim)
-
-    def entries(self) -> list[int]:
-        return [self.array.ctypes.data, *self.array.shape]
+# C functions of a density, by the types of its arguments, are an attribute of the density. They
+# hold it (through the globals of their text), so a dictionary here, however weak its keys, would
+# never let it go; a circle of references is collected.
+_C_FUNCTIONS = "_mjhmc_c_functions"
 
 
-def _wrapper_source(kinds: Sequence[tuple[str, int]]) -> str:
-    """Source of the C function for arguments of the given dtypes and numbers of dimensions."""
-    lines = [
-        "def wrapper(x_, grad_, logp_, table):",
-        "    x = carray(x_, table[0])",
-        "    grad = carray(grad_, table[0])",
-        "    logp = carray(logp_, 1)",
-    ]
-    at = 1
-    for k, (_, ndim) in enumerate(kinds):
-        shape = ", ".join(f"table[{at + 1 + j}]" for j in range(max(ndim, 1)))
-        lines.append(f"    a{k} = carray(as_pointer(table[{at}]), ({shape},), dtype{k})")
-        at += 1 + max(ndim, 1)
-    values = "".join(f", a{k}" if ndim else f", a{k}[0]" for k, (_, ndim) in enumerate(kinds))
-    lines += [
-        "    try:",
-        f"        logp[0] = density(x, grad{values})",
-        "    except Exception:",
-        f"        return {RAISED}",
-        f"    return {FINE}",
-    ]
-    return "\n".join(lines)
+def _argument(value, position: int) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise TargetError(
+            f"args[{position}] has dtype {array.dtype}; numbers and arrays of numbers only."
+        )
+    return array
 
 
-# One C function per density and argument types, for as long as the density lives.
-_compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+def _call_source(fields: Sequence[ArrayField]) -> str:
+    """A number comes as a number, not as an array of no dimensions."""
+    named = zip(argument_names(fields), fields, strict=True)
+    values = [name if field.ndim else f"{name}[()]" for name, field in named]
+    return f"logp[0] = density({', '.join(['x', 'grad', *values])})"
 
 
-def _c_function(density, kinds):
-    known = _compiled.setdefault(density, {})
+def _c_function(density, fields: Sequence[ArrayField]):
+    known = density.__dict__.setdefault(_C_FUNCTIONS, {})
+    kinds = tuple((field.dtype.str, field.ndim) for field in fields)
     if kinds not in known:
-        names = {"density": density, "carray": carray, "as_pointer": as_pointer}
-        names |= {f"dtype{k}": from_dtype(np.dtype(code)) for k, (code, _) in enumerate(kinds)}
-        exec(_wrapper_source(kinds), names)  # the number of arguments is part of the source
         try:
-            known[kinds] = cfunc(_C_SIGNATURE)(names["wrapper"])
+            known[kinds] = _compile(density, fields)
         except NumbaError as error:
             given = inspect.signature(density.py_func)
             raise TargetError(
@@ -219,13 +189,21 @@ def _c_function(density, kinds):
     return known[kinds]
 
 
+def _compile(density, fields: Sequence[ArrayField]):
+    names = names_of(fields) | {"density": density}
+    exec(density_source(fields, _call_source(fields)), names)
+    names["body"] = njit(names["body"])
+    exec(guard_source(), names)
+    return cfunc(DENSITY)(names["guard"])
+
+
 def _compiled_target(density, ndim, args, names) -> Target:
-    arguments = [_Argument(value, k) for k, value in enumerate(args)]
-    function = _c_function(density, tuple(a.kind for a in arguments))
-    table = np.array([ndim] + [entry for a in arguments for entry in a.entries()], np.int64)
+    arrays = [_argument(value, k) for k, value in enumerate(args)]
+    table = ArrayTable(ndim, arrays, [f"args[{k}]" for k in range(len(arrays))])
+    function = _c_function(density, table.fields)
 
     def error_at(x):
-        values = [a.array[0] if a.is_scalar else a.array for a in arguments]
+        values = [array if array.ndim else array[()] for array in table.arrays]
         try:
             density(np.array(x), np.empty(ndim), *values)
         except Exception as error:
@@ -235,8 +213,8 @@ def _compiled_target(density, ndim, args, names) -> Target:
     return Target(
         function.address,
         ndim,
-        table=table,
-        keepalive=(function, arguments),
+        table=table.entries,
+        keepalive=(function, table),
         error_at=error_at,
         names=names,
         rebuild=(as_target, (density, ndim, args, names)),
@@ -244,42 +222,6 @@ def _compiled_target(density, ndim, args, names) -> Target:
 
 
 # -------------------------------------------------------------------- Python densities
-
-
-class _PythonDensity:
-    """A Python function behind the C signature; keeps what it raised, thread by thread."""
-
-    def __init__(self, function, ndim, args):
-        self.function, self.ndim, self.args = function, ndim, args
-        self.raised = threading.local()
-        self.callback = _CALLBACK_TYPE(self._call)
-
-    def _vector(self, address, n):
-        return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_double)), (n,))
-
-    def _call(self, x, grad, logp, table):
-        try:
-            returned = self.function(self._vector(x, self.ndim).copy(), *self.args)
-            if not isinstance(returned, tuple | list) or len(returned) != 2:
-                raise TargetError(
-                    f"A Python density returns (logp, grad), not {type(returned).__name__}."
-                )
-            value, slope = returned
-            slope = np.asarray(slope, dtype=float)
-            if slope.shape != (self.ndim,):
-                raise TargetError(
-                    f"The density returned a gradient of shape {slope.shape} for a point of "
-                    f"shape ({self.ndim},)."
-                )
-            self._vector(grad, self.ndim)[:] = slope
-            self._vector(logp, 1)[0] = value
-            return FINE
-        except BaseException as error:  # a C caller cannot take it: keep it and say so
-            self.raised.error = error
-            return RAISED
-
-    def error_at(self, x):
-        return getattr(self.raised, "error", None)
 
 
 def _python_target(function, ndim, args, names) -> Target:
@@ -299,9 +241,9 @@ def _warn_slow(function) -> None:
 
 
 def _wrap_python(function, ndim, args, names) -> Target:
-    density = _PythonDensity(function, ndim, args)
+    density = PythonDensity(lambda x: function(x, *args), ndim)
     return Target(
-        ctypes.cast(density.callback, ctypes.c_void_p).value or 0,
+        density.address,
         ndim,
         keepalive=density,
         error_at=density.error_at,

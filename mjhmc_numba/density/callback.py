@@ -1,0 +1,113 @@
+"""A Python function behind the C signature of a density.
+
+Every gradient goes through the interpreter: correct, and slow. The kernel is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+
+from mjhmc_numba.density.signature import C_FUNCTION, NOT_FINITE, RAISED, SUCCESS
+from mjhmc_numba.errors import TargetError
+
+__all__ = ["PythonDensity"]
+
+KEPT_EXCEPTIONS = 64
+
+# Where there is a reparametrisation the kernel computes again where it has asked.
+ROUNDING = 1e-9
+
+
+class PythonDensity:
+    """A function x -> (logp, grad) that C code can call.
+
+    What it raises is kept by the point where it did, of the last 64 such points, so that chains
+    on several threads do not take each other's exceptions. It must live as long as its address
+    is used.
+
+    Parameters
+    ----------
+    function : callable
+        x -> (logp, grad); gets an array of its own at each call
+    ndim : int
+        length of x
+    rejections : tuple of exception types
+        what it raises where the density is zero or not defined, as opposed to by mistake
+    check_finite : bool
+        whether to return NOT_FINITE where log density or gradient are not; the kernel looks at
+        the log density in any case
+    lock : context manager, optional
+        held during a call, for a function that is not reentrant
+
+    Attributes
+    ----------
+    address : int
+        of the C function
+    """
+
+    def __init__(
+        self,
+        function: Callable[[np.ndarray], Any],
+        ndim: int,
+        *,
+        rejections: tuple[type[BaseException], ...] = (),
+        check_finite: bool = False,
+        lock: AbstractContextManager | None = None,
+    ):
+        self._function, self._ndim = function, ndim
+        self._rejections, self._check_finite = rejections, check_finite
+        self._lock = contextlib.nullcontext() if lock is None else lock
+        self._vector = ctypes.c_double * ndim
+        self._raised: deque[tuple[np.ndarray, BaseException]] = deque(maxlen=KEPT_EXCEPTIONS)
+        self._callback = C_FUNCTION(self._call)
+        self.address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def _call(self, x, grad, logp, table) -> int:
+        try:
+            return self._write(self._evaluate(self._at(x).copy()), self._at(grad), logp)
+        except self._rejections:
+            ctypes.c_double.from_address(logp).value = -np.inf
+            return NOT_FINITE
+        except BaseException as error:  # a C caller cannot take it: keep it and say so
+            self._raised.append((self._at(x).copy(), error))
+            return RAISED
+
+    def _at(self, address: int) -> np.ndarray:
+        return np.frombuffer(self._vector.from_address(address))
+
+    def _evaluate(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        with self._lock:
+            returned = self._function(x)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            raise TargetError(
+                f"A Python density returns (logp, grad), not {type(returned).__name__}."
+            )
+        value, slope = float(returned[0]), np.asarray(returned[1], dtype=float)
+        if slope.shape != (self._ndim,):
+            raise TargetError(
+                f"The density returned a gradient of shape {slope.shape} for a point of "
+                f"shape ({self._ndim},)."
+            )
+        return value, slope
+
+    def _write(self, found: tuple[float, np.ndarray], grad: np.ndarray, logp: int) -> int:
+        value, slope = found
+        grad[:] = slope
+        ctypes.c_double.from_address(logp).value = value  # last: it removes the caller's mark
+        if self._check_finite and not (np.isfinite(value) and np.isfinite(slope).all()):
+            return NOT_FINITE
+        return SUCCESS
+
+    def error_at(self, x: np.ndarray) -> BaseException | None:
+        """The exception that the last call at x raised."""
+        for point, error in reversed(list(self._raised)):
+            if np.allclose(point, x, rtol=ROUNDING, atol=ROUNDING, equal_nan=True):
+                return error
+        return None
