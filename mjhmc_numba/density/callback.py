@@ -82,7 +82,7 @@ class PythonDensity:
             return RAISED
 
     def _at(self, address: int) -> np.ndarray:
-        return np.frombuffer(self._vector.from_address(address))
+        return np.ctypeslib.as_array(self._vector.from_address(address))
 
     def _evaluate(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         with self._lock:
