@@ -4,7 +4,7 @@
 PYTHON ?= python3
 # More arguments for the program of a target: make test ARGS="-k ladder -x"
 ARGS ?=
-# make paper QUICK=1 takes minutes.
+# make paper QUICK=1 and make benchmark-efficiency QUICK=1 take minutes.
 QUICK ?=
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -19,7 +19,7 @@ INSTALLED := $(VENV)/.installed
 # Programs draw into files, never onto a screen.
 export MPLBACKEND ?= Agg
 
-.PHONY: help install demo test test-long lint format benchmark paper mutants clean
+.PHONY: help install demo test test-long lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery paper mutants clean
 
 help:
 	@echo "make demo        sample two models with MJHMC and NUTS; pictures in demo/"
@@ -27,7 +27,10 @@ help:
 	@echo "make test-long   the tests marked long"
 	@echo "make lint        ruff, mypy and the import contracts"
 	@echo "make format      let ruff rewrite what it can"
-	@echo "make benchmark   time and efficiency against other samplers"
+	@echo "make benchmark             the kernel's time and memory: examples/benchmark/SPEED.md"
+	@echo "make benchmark-pymc        time per gradient and to the first draw on PyMC models"
+	@echo "make benchmark-efficiency  effective samples per gradient: RESULTS.md (QUICK=1: a few)"
+	@echo "make benchmark-gallery     the same on real models with real data"
 	@echo "make paper       every figure of the paper (QUICK=1: in minutes)"
 	@echo "make mutants     break the kernel in small ways; the tests must notice each"
 	@echo "make clean       remove the virtual environments and caches"
@@ -62,6 +65,15 @@ format: $(INSTALLED)
 
 benchmark: $(INSTALLED)
 	$(RUN) examples/benchmark/run.py $(ARGS)
+
+benchmark-pymc: $(INSTALLED)
+	$(RUN) examples/benchmark/run.py pymc_speed $(ARGS)
+
+benchmark-efficiency: $(INSTALLED)
+	$(RUN) examples/benchmark/results.py $(if $(QUICK),--quick) $(ARGS)
+
+benchmark-gallery: $(INSTALLED)
+	$(RUN) examples/benchmark/efficiency.py --bench gallery --out examples/benchmark/results/gallery.csv $(ARGS)
 
 paper: $(INSTALLED)
 	$(RUN) examples/paper/run.py $(if $(QUICK),--quick) $(ARGS)

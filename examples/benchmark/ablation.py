@@ -1,7 +1,6 @@
 """What each ingredient is worth: one changed at a time, all else tuned as always.
 
-    python ablation.py                  # built-in targets
-    python ablation.py --bench DIR      # and some PyMC models of a folder, see problems.py
+    python ablation.py [--models a,b] [--variants "leapfrog;no path jitter"]
 
 Rows are appended to results/ablation.csv; those that are there are not run again.
 `efficiency.py report` makes the table and the picture.
@@ -22,8 +21,15 @@ from results_table import read
 import mjhmc_numba as mj
 from mjhmc_numba.tuned import INTEGRATORS
 
-TARGETS = ["scales_50", "rotated_50", "student_t_20", "log_gamma_10"]
-BENCH_TARGETS = ["eight_schools_noncentered", "garch11", "hier_logistic"]
+TARGETS = [
+    "scales_50",
+    "rotated_50",
+    "student_t_20",
+    "log_gamma_10",
+    "eight_schools_noncentered",
+    "garch11",
+    "hier_logistic",
+]
 
 VARIANTS = {
     "default": mj.Settings(),
@@ -85,7 +91,7 @@ def uncached(run: Run, result: mj.Result) -> Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", type=Path, help="folder of PyMC models")
+    problems.add_folder(parser)
     parser.add_argument("--models", help="names, separated by commas")
     parser.add_argument("--variants", help="names, separated by semicolons; all if not given")
     parser.add_argument("--seeds", default="301,302,303")
@@ -93,8 +99,7 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=RESULTS / "ablation.csv")
     arguments = parser.parse_args()
-    chosen = TARGETS + (BENCH_TARGETS if arguments.bench else [])
-    chosen = arguments.models.split(",") if arguments.models else chosen
+    chosen = problems.choose(arguments.models or ",".join(TARGETS), arguments.bench)
     variants = arguments.variants.split(";") if arguments.variants else list(VARIANTS)
     known = read(arguments.out) if arguments.out.exists() else []
     done = {(row["model"], row["variant"], int(row["seed"])) for row in known}

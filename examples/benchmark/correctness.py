@@ -1,6 +1,6 @@
 """Means, second moments and R-hat of PyMC models against their references.
 
-    python correctness.py --bench DIR [--models a,b] [--seeds 301,302]
+    python correctness.py [--bench DIR] [--models a,b] [--seeds 301,302]
 
 Rows are appended to results/correctness.csv, under the version of PyMC that made them: run it in
 an environment of each generation. Rows that are there are not made again. Each model has its own
@@ -75,14 +75,14 @@ def known_rows(path: Path) -> set[tuple[str, str, int]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", type=Path, required=True, help="folder of PyMC models")
+    problems.add_folder(parser)
     parser.add_argument("--models", help="names, separated by commas; all if not given")
     parser.add_argument("--seeds", default="301,302,303")
     parser.add_argument("--out", type=Path, default=RESULTS / "correctness.csv")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     entries = problems.bench_models(arguments.bench)
-    wanted = arguments.models.split(",") if arguments.models else list(entries)
+    wanted = problems.choose(arguments.models, arguments.bench)
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     done = known_rows(arguments.out)
     for name in wanted:

@@ -1,9 +1,9 @@
 """Effective samples per gradient of the worst parameter, against nutpie.
 
-    python efficiency.py                            # built-in targets
-    python efficiency.py --bench DIR                # the PyMC models of a folder, see problems.py
+    python efficiency.py                            # the PyMC models in posteriors/
     python efficiency.py --bench case_studies --out results/case_studies.csv
-    python efficiency.py --models normal_10,banana --samplers mjhmc --seeds 1,2
+    python efficiency.py --bench DIR                # those of another folder, see problems.py
+    python efficiency.py --models normal_10,banana --samplers mjhmc --seeds 1,2    # built-in ones
     python efficiency.py report                     # RESULTS.md and pictures from the CSV files
 
 Rows are appended to results/efficiency.csv; those that are there are not run again. Each problem
@@ -29,7 +29,10 @@ SAMPLERS = {
     "mjhmc_diag": {"metric": "diag"},
     "nutpie": {"low_rank": False},
     "nutpie_lowrank": {"low_rank": True},
+    "pymc": {},
 }
+# PyMC's own NUTS is in no table and takes long: it is run where it is asked for.
+USUAL = [name for name in SAMPLERS if name != "pymc"]
 COLUMNS = [
     "model",
     "sampler",
@@ -54,6 +57,7 @@ COLUMNS = [
     "z_mean",
     "z_variance",
     "seconds",
+    "cpu_seconds",
     "notes",
 ]
 
@@ -67,8 +71,12 @@ def known_rows(path: Path) -> set[tuple[str, str, int]]:
 
 
 def append_row(path: Path, columns: list[str], row: dict) -> None:
+    """Add a row to a file; one that was begun with other columns keeps them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     is_new = not path.exists()
+    if not is_new:
+        with open(path, newline="") as file:
+            columns = next(csv.reader(file))
     with open(path, "a", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         if is_new:
@@ -86,6 +94,8 @@ def run_sampler(problem: problems.Problem, sampler: str, seed: int, draws: int, 
     options = SAMPLERS[sampler]
     if sampler.startswith("nutpie"):
         return problem.nutpie(seed, draws, tune, **options)
+    if sampler == "pymc":
+        return problem.pymc(seed, draws, tune)
     return problem.mjhmc(seed, draws, tune, **options)[0]
 
 
@@ -93,9 +103,10 @@ def measure_problem(name: str, todo: list[tuple[str, int]], arguments) -> None:
     """Run samplers and seeds on one problem, a row for each."""
     problem = problems.load(name, arguments.bench)
     for sampler, seed in todo:
-        began = time.perf_counter()
+        problem.compile(sampler)
+        began, cpu_began = time.perf_counter(), time.process_time()
         run = run_sampler(problem, sampler, seed, arguments.draws, arguments.tune)
-        seconds = time.perf_counter() - began
+        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
         row = {
             "model": name,
             "sampler": sampler,
@@ -103,6 +114,7 @@ def measure_problem(name: str, todo: list[tuple[str, int]], arguments) -> None:
             "dim": problem.dim,
             "scored": run.draws.shape[2],
             "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
             "notes": run.notes,
             **score(run, problem.moments),
         }
@@ -127,8 +139,7 @@ def run_all(arguments) -> None:
         command += ["--samplers", ",".join(arguments.samplers)]
         command += ["--seeds", ",".join(map(str, arguments.seeds))]
         command += ["--draws", str(arguments.draws), "--tune", str(arguments.tune)]
-        command += ["--out", str(arguments.out)]
-        command += ["--bench", str(arguments.bench)] if arguments.bench else []
+        command += ["--out", str(arguments.out), "--bench", str(arguments.bench)]
         if subprocess.run(command, check=False).returncode:
             failed.append(name)
     if failed:
@@ -146,9 +157,9 @@ def run_one(arguments) -> None:
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", default="run", choices=["run", "report"])
-    parser.add_argument("--bench", type=Path, help="folder of PyMC models")
+    problems.add_folder(parser)
     parser.add_argument("--models", help="names, separated by commas; all if not given")
-    parser.add_argument("--samplers", default=",".join(SAMPLERS))
+    parser.add_argument("--samplers", default=",".join(USUAL), help=", ".join(SAMPLERS))
     parser.add_argument("--seeds", default="201,202,203")
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--tune", type=int, default=1000)
@@ -165,11 +176,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             f"unknown samplers: {', '.join(sorted(unknown))}; known: {', '.join(SAMPLERS)}"
         )
     if arguments.what == "run":
-        known = problems.names(arguments.bench)
-        arguments.models = arguments.models.split(",") if arguments.models else known
-        unknown = set(arguments.models) - set(known) - set(problems.BUILT_IN)
-        if unknown:
-            parser.error(f"unknown models: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+        arguments.models = problems.choose(arguments.models, arguments.bench)
     return arguments
 
 

@@ -1,9 +1,9 @@
 """How many chains end in a minor mode, over many seeds, against nutpie.
 
-    python modes.py --bench DIR --models lotka_volterra
+    python modes.py [--bench DIR] [--models lotka_volterra]
 
-Short runs: where a chain ends is decided in the first hundred gradients. A row a run is appended to
-results/modes.csv; rows that are there are not run again. `efficiency.py report` reads them.
+Short runs: where a chain ends is decided in the first hundred gradients. A row per run is appended
+to results/modes.csv; rows that are there are not run again. `efficiency.py report` reads them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from efficiency import SAMPLERS, append_row, known_rows
 from measure import RESULTS
 
 COLUMNS = ["model", "sampler", "seed", "chains", "minor_chains", "gradients_warmup"]
+MODELS = ["lotka_volterra"]
 DRAWS = 100
 # Nutpie's own number; ours is that of the other benchmarks.
 TUNE = {"mjhmc": 1000, "nutpie": 400}
@@ -24,8 +25,8 @@ TUNE = {"mjhmc": 1000, "nutpie": 400}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", type=Path, required=True, help="folder of PyMC models")
-    parser.add_argument("--models", default="lotka_volterra", help="names, separated by commas")
+    problems.add_folder(parser)
+    parser.add_argument("--models", default=",".join(MODELS), help="names, separated by commas")
     parser.add_argument("--samplers", default=",".join(TUNE))
     parser.add_argument("--seeds", type=int, default=20, help="how many")
     parser.add_argument("--out", type=Path, default=RESULTS / "modes.csv")

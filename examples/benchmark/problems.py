@@ -2,17 +2,19 @@
 
 A problem is compiled once and then sampled as often as wanted. There are built-in ones, made of
 `mjhmc_numba.targets`, and those of a folder of PyMC models: a `models.py` with `MODELS[name]()`
-that builds a model, and `.var_names`, `.param_names(shapes)` and `.reference()`.
+that builds a model, and `.var_names`, `.param_names(shapes)` and `.reference()`. Three folders lie
+beside this file: `posteriors` (the default), `case_studies` and `gallery`.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import inspect
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +22,10 @@ from effective import Moments, Run
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
+from mjhmc_numba.process import Process
 
+HERE = Path(__file__).resolve().parent
+POSTERIORS = HERE / "posteriors"
 CHAINS = 4
 
 
@@ -44,23 +49,58 @@ BUILT_IN = {
 }
 
 
-def names(bench: Path | None) -> list[str]:
-    """All problems there are."""
-    return list(bench_models(bench)) if bench else list(BUILT_IN)
+def folder(name: str) -> Path:
+    """A folder of models: a path, or the name of one beside this file."""
+    path = Path(name)
+    chosen = path if (path / "models.py").exists() else HERE / name
+    if not (chosen / "models.py").exists():
+        raise argparse.ArgumentTypeError(f"there is no models.py in {name!r}")
+    return chosen.resolve()
 
 
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    """The option that all programs have."""
+    parser.add_argument(
+        "--bench",
+        type=folder,
+        default=POSTERIORS,
+        help="folder of PyMC models: a path, posteriors (the default), case_studies or gallery",
+    )
+
+
+@cache
 def bench_models(bench: Path) -> dict:
-    """`MODELS` of the folder's models.py."""
-    if str(bench) not in sys.path:
-        sys.path.append(str(bench))
-    return importlib.import_module("models").MODELS
+    """`MODELS` of the folder's models.py.
+
+    Its modules are forgotten afterwards: those of another folder may have the same names.
+    """
+    before = set(sys.modules)
+    sys.path.insert(0, str(bench))
+    try:
+        return importlib.import_module("models").MODELS
+    finally:
+        sys.path.remove(str(bench))
+        for name in set(sys.modules) - before:
+            if Path(getattr(sys.modules[name], "__file__", None) or "").parent == bench:
+                del sys.modules[name]
 
 
-def load(name: str, bench: Path | None) -> Problem:
-    """A problem by its name: of the folder, if it has it, or a built-in one."""
-    if bench and name in bench_models(bench):
-        return ModelProblem(name, bench_models(bench)[name])
-    return BuiltIn(name, BUILT_IN[name]())
+def choose(names: str | None, bench: Path) -> list[str]:
+    """Names that are separated by commas, or all of the folder; an unknown one raises."""
+    chosen = names.split(",") if names else list(bench_models(bench))
+    wanted = set(chosen) - set(BUILT_IN)
+    unknown = wanted - set(bench_models(bench)) if wanted else set()
+    if unknown:
+        known = ", ".join([*bench_models(bench), *BUILT_IN])
+        raise SystemExit(f"unknown models: {', '.join(sorted(unknown))}; known: {known}")
+    return chosen
+
+
+def load(name: str, bench: Path = POSTERIORS) -> Problem:
+    """A problem by its name: a built-in one, or one of the folder."""
+    if name in BUILT_IN:
+        return BuiltIn(name, BUILT_IN[name]())
+    return ModelProblem(name, bench_models(bench)[name])
 
 
 class Problem(ABC):
@@ -97,6 +137,14 @@ class Problem(ABC):
     @abstractmethod
     def nutpie_model(self):
         """The problem as nutpie takes it, and the names of its variables."""
+
+    def compile(self, sampler: str) -> None:
+        """All that is done once, whatever the number of runs."""
+        if sampler.startswith("nutpie"):
+            _ = self.nutpie_model
+        elif sampler.startswith("mjhmc"):
+            self.target()
+            Process.compile_kernel()
 
     def mjhmc(self, seed: int, draws: int, tune: int, **options) -> tuple[Run, mj.Result]:
         with warnings.catch_warnings():
@@ -153,6 +201,10 @@ class Problem(ABC):
             },
             divergences=int(stats["diverging"].values.sum()),
         )
+
+    def pymc(self, seed: int, draws: int, tune: int) -> Run:
+        """NUTS of PyMC itself, which needs a PyMC model."""
+        raise SystemExit(f"{self.name} is no PyMC model: leave out the sampler 'pymc'")
 
 
 def low_rank_options(sample) -> dict:
@@ -252,3 +304,36 @@ class ModelProblem(Problem):
         import nutpie
 
         return nutpie.compile_pymc_model(self.model, backend="numba"), self.entry.var_names
+
+    def pymc(self, seed, draws, tune):
+        import pymc
+
+        with self.model, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trace = pymc.sample(
+                draws,
+                tune=tune,
+                chains=CHAINS,
+                cores=1,
+                random_seed=seed,
+                # PyMC 6 would take nutpie where it is installed.
+                nuts_sampler="pymc",
+                discard_tuned_samples=False,
+                progressbar=False,
+                compute_convergence_checks=False,
+            )
+        stats, posterior = trace["sample_stats"], trace["posterior"]
+        warmup, made = (
+            trace[group]["n_steps"].values for group in ("warmup_sample_stats", "sample_stats")
+        )
+        parts = [np.asarray(posterior[v].values, dtype=float) for v in self.entry.var_names]
+        return Run(
+            draws=np.concatenate([p.reshape(*p.shape[:2], -1) for p in parts], axis=2),
+            logp=stats["lp"].values,
+            # One for each leapfrog step, and one at the start of each draw, which is made again.
+            gradients={
+                "warmup": int(warmup.sum() + warmup.size),
+                "draws": int(made.sum() + made.size),
+            },
+            divergences=int(stats["diverging"].values.sum()),
+        )

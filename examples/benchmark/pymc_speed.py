@@ -1,7 +1,6 @@
 """The native path beside nutpie on PyMC models: time per gradient, and time to the first draw.
 
-    python pymc_speed.py --bench DIR [--models a,b]      # the PyMC models of a folder
-    python pymc_speed.py --bench DIR --what startup
+    python pymc_speed.py [--bench DIR] [--models a,b] [--what startup]
 
 Time per gradient: of one chain on one thread, what a long run takes more than a short one with the
 same warm-up, over the gradients that it makes more. All that is done for a draw counts, what is
@@ -29,6 +28,16 @@ from measure import interleaved, ratio, report, verdict
 GRADIENT_BAR, STARTUP_BAR, AGAIN_BAR = 1.1, 1.0, 0.5
 SMALL = 10.0  # microseconds of nutpie's gradient below which a model is small and has no bar
 DRAWS, TUNE = (500, 2500), 500
+GRADIENTS = [
+    "gp_regr",
+    "garch11",
+    "hmm_example",
+    "hier_logistic",
+    "gauss_ill100",
+    "stoch_vol",
+    "lotka_volterra",
+]
+STARTS = ["eight_schools_noncentered", "garch11", "hier_logistic", "stoch_vol"]
 
 STARTUP = """
 import sys, time, warnings
@@ -163,19 +172,18 @@ def startup(name: str, bench: Path, repeats: int) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bench", type=Path, required=True, help="folder of PyMC models")
-    parser.add_argument("--models", help="names, separated by commas; all if not given")
+    problems.add_folder(parser)
+    parser.add_argument("--models", help="names, separated by commas; those of SPEED.md if not")
     parser.add_argument("--what", choices=["gradients", "startup"], help="both if not given")
     parser.add_argument("--repeats", type=int, default=3, help="rounds of measurements")
     arguments = parser.parse_args()
     bench = arguments.bench
-    models = arguments.models.split(",") if arguments.models else problems.names(bench)
     if arguments.what != "startup":
-        rows = [gradients(name, bench, arguments.repeats) for name in models]
-        report("pymc_gradients", rows, by="model")
+        names = problems.choose(arguments.models or ",".join(GRADIENTS), bench)
+        report("pymc_gradients", [gradients(n, bench, arguments.repeats) for n in names], "model")
     if arguments.what != "gradients":
-        rows = [startup(name, bench, arguments.repeats) for name in models]
-        report("pymc_startup", rows, by="model")
+        names = problems.choose(arguments.models or ",".join(STARTS), bench)
+        report("pymc_startup", [startup(n, bench, arguments.repeats) for n in names], "model")
 
 
 if __name__ == "__main__":

@@ -37,6 +37,14 @@ by model and measure by measure. † An R-hat above 1.05: the effective sample s
 there. {versions}"""
 
 
+OTHER_MODELS = {
+    "case_studies.csv": "## Case studies\n\nOurs / the better of nutpie's modes on models in the "
+    "manner of well-known case studies, with simulated data (`case_studies/`)",
+    "gallery.csv": "## Real models\n\nOurs / the better of nutpie's modes on models of PyMC's "
+    "example gallery, with their data (`gallery/`)",
+}
+
+
 def number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return ""
@@ -317,8 +325,8 @@ def weak_text(table: Table) -> str:
 # ---------------------------------------------------------------- case studies
 
 
-def case_studies_text(table: Table) -> str:
-    """Ratios and R-hats on the models of case_studies/, from case_studies.csv."""
+def other_models_text(table: Table, about: str) -> str:
+    """Ratios and R-hats on the models of another folder, below a heading and what they are."""
     columns = {
         "better, after warm-up": "per_1000_draws",
         "better, all": "per_1000_all",
@@ -340,9 +348,8 @@ def case_studies_text(table: Table) -> str:
     seeds = len({row["seed"] for row in table.rows})
     header = ["model", *columns, "R-hat", "nutpie's R-hat", "low-rank R-hat"]
     return (
-        "## Case studies\n\nOurs / the better of nutpie's modes on models in the manner of "
-        f"well-known case studies, with simulated data (`case_studies/`); {seeds} seeds. R-hat is "
-        "the largest over parameters and seeds.\n\n" + markdown(header, rows)
+        f"{about}; {seeds} seeds. R-hat is the largest over parameters and seeds.\n\n"
+        + markdown(header, rows)
     )
 
 
@@ -480,9 +487,10 @@ def write(efficiency: Path, ablation: Path, page: Path) -> None:
     if remarks.exists():
         parts.append(remarks.read_text().strip())
     parts += [ratios_text(table), weak_text(table)]
-    case_studies = efficiency.with_name("case_studies.csv")
-    if case_studies.exists():
-        parts.append(case_studies_text(Table(read(case_studies))))
+    for name, text in OTHER_MODELS.items():
+        rows = efficiency.with_name(name)
+        if rows.exists():
+            parts.append(other_models_text(Table(read(rows)), text))
     draw_ratios(table, efficiency.with_suffix(".png"))
     if ablation.exists():
         rows = read(ablation)

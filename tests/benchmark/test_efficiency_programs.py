@@ -245,3 +245,58 @@ def test_a_model_that_is_measured_again_replaces_its_own_row_alone(monkeypatch, 
         measure.report("times", [{"model": "a", "us": 3.0}], by="model")
     assert [tuple(row.values()) for row in read(tmp_path / "times.csv")] == [("a", "3"), ("b", "2")]
     assert "b" not in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [["--quick"], ["--models", "arK", "--seeds", "1"]])
+def test_a_part_of_the_results_leaves_the_stored_ones_alone(arguments):
+    with importable():
+        import results
+
+        chosen = results.parse(arguments)
+        commands = results.commands(chosen)
+    assert chosen.results == PROGRAMS / "results" / "part"
+    outs = {Path(c[c.index("--out") + 1]).parent for c in commands}
+    assert outs == {chosen.results}
+    assert all(c[c.index("--models") + 1].split(",")[0] in ("arK", "normal_10") for c in commands)
+
+
+def test_all_results_are_made_of_all_models_in_the_folder_of_the_stored_ones():
+    with importable():
+        import results
+
+        commands = results.commands(results.parse([]))
+    outs = [Path(c[c.index("--out") + 1]) for c in commands]
+    counts = [len(c[c.index("--models") + 1].split(",")) for c in commands]
+    asked = {
+        (Path(c[1]).stem, out.name, count)
+        for c, out, count in zip(commands, outs, counts, strict=True)
+    }
+    assert asked == {
+        ("efficiency", "efficiency.csv", 20),
+        ("efficiency", "efficiency.csv", 3),
+        ("efficiency", "case_studies.csv", 22),
+        ("modes", "modes.csv", 1),
+        ("ablation", "ablation.csv", 7),
+        ("correctness", "correctness.csv", 20),
+    }
+    assert {out.parent for out in outs} == {PROGRAMS / "results"}
+
+
+def test_one_command_makes_a_page_of_a_posterior_with_its_known_moments(tmp_path):
+    chosen = ("--quick", "--models", "arK", "--samplers", "mjhmc", "--results", str(tmp_path))
+    run_program("results.py", *chosen)
+    (row,) = read(tmp_path / "efficiency.csv")
+    assert (row["model"], row["scored"]) == ("arK", "7")
+    assert 0 < float(row["z_mean"]) < 6
+    assert float(row["cpu_seconds"]) > 0
+    assert "| arK | mjhmc |" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_a_file_with_other_columns_keeps_them(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("model,seed\na,1\n")
+    with importable():
+        import efficiency
+
+        efficiency.append_row(path, ["model", "seed", "new"], {"model": "b", "seed": 2, "new": 3})
+    assert path.read_text() == "model,seed\na,1\nb,2\n"

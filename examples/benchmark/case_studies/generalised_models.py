@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from case_study import case_study, sigmoid, simulator
+from posterior import posterior
+from simulation import sigmoid, simulator
 
 
-@case_study("sigma_theta", "sigma_a", "mu_b", "sigma_b", "theta", "a", "b")
+@posterior("sigma_theta", "sigma_a", "mu_b", "sigma_b", "theta", "a", "b")
 def irt_2pl():
     """Item response, two-parameter logistic: 100 people and 20 items, centred."""
     rng = simulator(111)
@@ -30,7 +31,7 @@ def irt_2pl():
     return model
 
 
-@case_study("beta", "sigma_site", "sigma_eps", "site", "eps")
+@posterior("beta", "sigma_site", "sigma_eps", "site", "eps")
 def poisson_glmm():
     """Counts cubic in time at 20 sites, with an effect of each of the 200 rows, all centred."""
     rng = simulator(112)
@@ -55,7 +56,7 @@ def poisson_glmm():
     return model
 
 
-@case_study("beta", "sigma_state", "sigma_cell", "state", "cell")
+@posterior("beta", "sigma_state", "sigma_cell", "state", "cell")
 def election88_like():
     """Votes of 2000 people: 49 states crossed with 16 cells of age and education, centred."""
     rng = simulator(113)
@@ -85,7 +86,7 @@ def election88_like():
     return model
 
 
-@case_study("log_ratio", "log_size", "theta")
+@posterior("log_ratio", "log_size", "theta")
 def rat_tumor():
     """Rat tumours: beta-binomial with 71 groups, centred; heavy right tails of a and b."""
     rng = simulator(114)
@@ -104,7 +105,7 @@ def rat_tumor():
     return model
 
 
-@case_study("phi", "kappa", "theta")
+@posterior("phi", "kappa", "theta")
 def dirichlet_multinomial():
     """Simplexes of 12 groups around a common one, 5 categories, multinomial counts."""
     rng = simulator(115)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from case_study import case_study, simulator
+from posterior import posterior
+from simulation import simulator
 
 
-@case_study("mu", "tau", "rho", "sigma_y", "a", "b")
+@posterior("mu", "tau", "rho", "sigma_y", "a", "b")
 def radon_lkj_noncentered():
     """Radon: intercepts and floor slopes of 85 counties of uneven size, LKJ prior, non-centred."""
     rng = simulator(101)
@@ -35,7 +36,7 @@ def radon_lkj_noncentered():
     return model
 
 
-@case_study("mu_a", "sigma_a", "beta", "sigma_y", "a")
+@posterior("mu_a", "sigma_a", "beta", "sigma_y", "a")
 def radon_centered():
     """Radon: varying intercepts, centred, well identified by 50 rows in each of 40 counties."""
     rng = simulator(102)
@@ -57,7 +58,7 @@ def radon_centered():
     return model
 
 
-@case_study("sigma_level", "sigma_obs", "level")
+@posterior("sigma_level", "sigma_obs", "level")
 def local_level():
     """A state space: a centred random walk of 200 steps seen with noise, both variances unknown."""
     rng = simulator(103)
@@ -73,7 +74,7 @@ def local_level():
     return model
 
 
-@case_study("mu", "diag", "low", "psi", "eta")
+@posterior("mu", "diag", "low", "psi", "eta")
 def factor_model():
     """Two factors of 80 rows and 8 columns: triangular loadings, positive diagonal, all scores."""
     rng = simulator(104)

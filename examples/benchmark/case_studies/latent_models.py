@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from case_study import case_study, sigmoid, simulator
+from posterior import posterior
+from simulation import sigmoid, simulator
 
 ordered = pm.distributions.transforms.ordered
 
 
-@case_study("w", "mu", "sigma")
+@posterior("w", "mu", "sigma")
 def normal_mixture_3():
     """Three normals with ordered means, two of which overlap, marginalised, 600 rows."""
     rng = simulator(116)
@@ -28,7 +29,7 @@ def normal_mixture_3():
     return model
 
 
-@case_study("omega", "mean_p", "sigma", "N_mean", "eps")
+@posterior("omega", "mean_p", "sigma", "N_mean", "eps")
 def mh_capture():
     """Capture and recapture of individuals that differ: 150 of them, augmented, 6 occasions."""
     rng = simulator(117)
@@ -52,7 +53,7 @@ def mh_capture():
     return model
 
 
-@case_study("rho", "alpha", "f")
+@posterior("rho", "alpha", "f")
 def gp_poisson():
     """Counts at 40 points on a Gaussian process, squared exponential, non-centred by Cholesky."""
     rng = simulator(118)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from case_study import case_study, sigmoid, simulator
+from posterior import posterior
+from simulation import sigmoid, simulator
 
 
 def log_concentration(dose, t, clearance, volume, excess, lib):
@@ -25,7 +26,7 @@ def log_concentration(dose, t, clearance, volume, excess, lib):
     )
 
 
-@case_study("mu", "omega", "sigma", "CL", "V", "D")
+@posterior("mu", "omega", "sigma", "CL", "V", "D")
 def pk_one_compartment():
     """Theophylline: clearance, volume and absorption of 12 subjects at 10 times each."""
     rng = simulator(119)
@@ -65,7 +66,7 @@ def log_removals(susceptible, t, growth, gamma, infected, lib):
     return log_size - 2 * log_cosh, 2 * shift / (a * gamma)
 
 
-@case_study("R0", "gamma", "I0", "phi_inv", "peak")
+@posterior("R0", "gamma", "I0", "phi_inv", "peak")
 def sir_kermack_mckendrick():
     """An epidemic in closed form, 30 weekly counts, negative binomial: a curved posterior."""
     rng = simulator(120)
@@ -84,7 +85,7 @@ def sir_kermack_mckendrick():
     return model
 
 
-@case_study("level", "tau", "width")
+@posterior("level", "tau", "width")
 def changepoint_logistic():
     """Coal mining: 112 yearly counts at two rates, with a logistic switch between them."""
     rng = simulator(121)
@@ -99,7 +100,7 @@ def changepoint_logistic():
     return model
 
 
-@case_study("shape", "beta")
+@posterior("shape", "beta")
 def weibull_survival():
     """Weibull regression: 300 rows, 4 covariates, about a third censored on the right."""
     rng = simulator(122)

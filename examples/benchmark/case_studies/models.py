@@ -13,18 +13,8 @@ import hierarchical_models
 import latent_models
 import mechanistic_models
 import regression_models
-from case_study import CaseStudy
+from posterior import collect
 
-THEMES = (
-    hierarchical_models,
-    regression_models,
-    generalised_models,
-    latent_models,
-    mechanistic_models,
+MODELS = collect(
+    hierarchical_models, regression_models, generalised_models, latent_models, mechanistic_models
 )
-MODELS = {
-    study.name: study
-    for theme in THEMES
-    for study in vars(theme).values()
-    if isinstance(study, CaseStudy)
-}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from case_study import case_study, sigmoid, simulator
+from posterior import posterior
+from simulation import sigmoid, simulator
 
 ordered = pm.distributions.transforms.ordered
 
 
-@case_study("alpha", "beta", "sigma")
+@posterior("alpha", "beta", "sigma")
 def kilpisjarvi_uncentered():
     """Summer temperature on the raw year, 1952-2013: two parameters correlate at about -0.9999."""
     rng = simulator(105)
@@ -24,7 +25,7 @@ def kilpisjarvi_uncentered():
     return model
 
 
-@case_study("beta", "sigma", "nu")
+@posterior("beta", "sigma", "nu")
 def student_t_regression():
     """Robust regression: Student-t noise with unknown degrees of freedom, 150 rows."""
     rng = simulator(106)
@@ -39,7 +40,7 @@ def student_t_regression():
     return model
 
 
-@case_study("beta0", "sigma", "log_tau", "log_c2", "beta")
+@posterior("beta0", "sigma", "log_tau", "log_c2", "beta")
 def horseshoe_50():
     """Regularised horseshoe, non-centred: 100 rows and 50 predictors, of which 5 matter."""
     rng = simulator(107)
@@ -67,7 +68,7 @@ def horseshoe_50():
     return model
 
 
-@case_study("beta", "cut")
+@posterior("beta", "cut")
 def ordered_logistic():
     """Ordered logistic regression: 5 categories, 500 rows, 4 predictors."""
     rng = simulator(108)
@@ -84,7 +85,7 @@ def ordered_logistic():
     return model
 
 
-@case_study("beta", "gamma", "alpha")
+@posterior("beta", "gamma", "alpha")
 def zinb_roaches():
     """Roaches: zero-inflated negative-binomial counts with exposure, 260 rows."""
     rng = simulator(109)
@@ -113,7 +114,7 @@ def zinb_roaches():
     return model
 
 
-@case_study("beta")
+@posterior("beta")
 def dogs():
     """Dogs: logistic regression on earlier avoidances and shocks, 30 dogs, 25 trials."""
     rng = simulator(110)

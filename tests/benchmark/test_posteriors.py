@@ -1,0 +1,99 @@
+"""The folders of models that lie beside the programs: they need nothing that is not in a clone."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from pytensor.compile.mode import Mode
+
+from tests.benchmark.programs import PROGRAMS, importable
+
+# Log densities at a shifted initial point, from the model files that these were made of.
+LOGP = json.loads((PROGRAMS.parents[1] / "tests/benchmark/log_densities.json").read_text())
+FOLDERS = ("posteriors", "gallery")
+
+
+@pytest.fixture(scope="module")
+def folders():
+    """`MODELS` of each folder, imported as the programs do."""
+    with importable():
+        import problems
+
+        yield {name: problems.bench_models(PROGRAMS / name) for name in FOLDERS}
+
+
+@pytest.fixture(scope="module")
+def built(folders):
+    return {name: entry() for models in folders.values() for name, entry in models.items()}
+
+
+def shapes(entry, model) -> dict[str, tuple[int, ...]]:
+    return {v: tuple(model[v].shape.eval()) for v in entry.var_names}
+
+
+def test_there_are_twenty_posteriors_and_twelve_models_of_the_gallery(folders):
+    assert {name: len(models) for name, models in folders.items()} == {
+        "posteriors": 20,
+        "gallery": 12,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS installation")
+def test_models_state_the_densities_that_they_were_made_of(built):
+    assert set(built) == set(LOGP)
+    mode = Mode(linker="py", optimizer="fast_compile")
+    for name, model in built.items():
+        start = model.initial_point()
+        point = {k: np.asarray(v, float) + 0.1 * np.cos(np.size(v)) for k, v in start.items()}
+        assert float(model.compile_logp(mode=mode)(point)) == pytest.approx(LOGP[name], rel=1e-10)
+
+
+def test_each_scored_scalar_of_a_posterior_has_known_moments(folders, built):
+    for name, entry in folders["posteriors"].items():
+        names = entry.param_names(shapes(entry, built[name]))
+        known = entry.reference().take(names)
+        assert list(known.names) == names
+        np.testing.assert_allclose(known.var, known.sd**2, rtol=1e-3, err_msg=name)
+        np.testing.assert_allclose(known.m2, known.var + known.mean**2, rtol=1e-3, err_msg=name)
+        assert (known.kind == "exact") == (not known.mcse_mean.any())
+
+
+def test_all_free_variables_of_the_gallery_are_scored(folders, built):
+    for name, entry in folders["gallery"].items():
+        assert set(entry.var_names) == {v.name for v in built[name].free_RVs}
+        assert entry.reference() is None
+
+
+def test_data_are_small_and_each_file_is_named_with_its_source():
+    files = [file for folder in FOLDERS for file in (PROGRAMS / folder).rglob("*.json.gz")]
+    assert sum(file.stat().st_size for file in files) < 400_000
+    sources = (PROGRAMS / "posteriors/README.md").read_text()
+    for file in files:
+        assert f"`{file.name.removesuffix('.json.gz')}`" in sources, file
+        assert isinstance(json.loads(gzip.decompress(file.read_bytes())), dict)
+
+
+def test_folders_with_modules_of_the_same_name_do_not_mix(tmp_path):
+    with importable():
+        import problems
+
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "models.py").write_text("from part import MODELS\n")
+            (tmp_path / name / "part.py").write_text(f"MODELS = {{'{name}': None}}\n")
+        for name in "ab":
+            assert list(problems.bench_models(tmp_path / name)) == [name]
+
+
+def test_an_unknown_model_or_folder_is_refused_with_those_that_are_known():
+    with importable():
+        import argparse
+
+        import problems
+
+        with pytest.raises(SystemExit, match=r"unknown models: nonsense; known: .*arK.*banana"):
+            problems.choose("arK,nonsense", problems.POSTERIORS)
+        with pytest.raises(argparse.ArgumentTypeError, match=r"no models\.py in 'nowhere'"):
+            problems.folder("nowhere")
+        assert problems.folder("gallery") == PROGRAMS / "gallery"
