@@ -56,8 +56,7 @@ test-long: $(INSTALLED)
 lint: $(INSTALLED)
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(RUN) -m mypy
-	$(VENV)/bin/lint-imports
+	$(RUN) tests/installed/lint.py
 
 format: $(INSTALLED)
 	$(RUN) -m ruff check --fix .

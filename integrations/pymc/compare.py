@@ -141,7 +141,8 @@ def _nuts(model, *, random_seed, progressbar, **options) -> Run:
     whole = time.perf_counter() - began
     seconds = data["posterior"].attrs["sampling_time"]
     # One gradient more per draw: PyMC evaluates the start of each trajectory again.
-    return Run(data, *_gradients(data, more=1), whole - seconds, seconds)
+    warmup, made = _gradients(data, more=1)
+    return Run(data, warmup, made, whole - seconds, seconds)
 
 
 def _nutpie(model, *, random_seed, progressbar, **options) -> Run:
@@ -157,7 +158,8 @@ def _nutpie(model, *, random_seed, progressbar, **options) -> Run:
         compiled, seed=random_seed, progress_bar=progressbar, save_warmup=True, **options
     )
     ended = time.perf_counter()
-    return Run(data, *_gradients(data), ready - began, ended - ready)
+    warmup, made = _gradients(data)
+    return Run(data, warmup, made, ready - began, ended - ready)
 
 
 def _nutpie_lowrank(model, **options) -> Run:

@@ -32,7 +32,7 @@ from mjhmc_numba.pymc.errors import (
 )
 from mjhmc_numba.pymc.graph import density_graph, rejects_by_raising, shared_variables
 from mjhmc_numba.pymc.layout import Layout, choose_value_vars
-from mjhmc_numba.pymc.native import density_code
+from mjhmc_numba.pymc.native import NativeCode, density_code
 
 __all__ = ["ModelDensity", "collect_object_mode", "model_lock"]
 
@@ -73,6 +73,10 @@ class ModelDensity:
         length of the vector
     """
 
+    _function: Any
+    _python_function: Any
+    _lock: Any
+
     def __init__(
         self,
         model=None,
@@ -90,7 +94,7 @@ class ModelDensity:
         self._others = {v.name: np.array(point[v.name]) for v in self.model.value_vars}
         self._fingerprint = _fingerprint(self.model)
         self._pinned: dict[SharedVariable, np.ndarray] = {}
-        self._code = None
+        self._code: NativeCode | None = None
         self._inputs: ArrayTable | None = None
         self._forget_machine_code()
 
@@ -114,7 +118,7 @@ class ModelDensity:
     def table(self) -> np.ndarray:
         """Its last argument: records of the arrays that it reads."""
         self._compiled()
-        return self._inputs.entries
+        return self._connected.entries
 
     @property
     def is_native(self) -> bool:
@@ -156,7 +160,7 @@ class ModelDensity:
 
     def _set(self, k: int, value) -> bool:
         try:
-            return self._inputs.set(k, value)
+            return self._connected.set(k, value)
         except TargetError as error:
             raise ModelChangedError(f"{error} Compile the model again.") from None
 
@@ -211,7 +215,7 @@ class ModelDensity:
         self._compiled()
         new = object.__new__(ModelDensity)  # copy.copy would leave the machine code behind
         new.__dict__.update(self.__dict__)
-        new._inputs = self._inputs.copy()
+        new._inputs = self._connected.copy()
         new._seen, new._pinned = {}, dict(self._pinned)
         if not self.is_native:
             new._machine_code = new._callback()
@@ -222,7 +226,7 @@ class ModelDensity:
         if shared in self._sources:
             k = self._sources.index(shared)
             self._set(k, value)
-            self._pinned[shared] = self._inputs.arrays[k]  # one copy for both
+            self._pinned[shared] = self._connected.arrays[k]  # one copy for both
         else:
             self._pinned[shared] = np.array(value, dtype=shared.type.dtype)
 
@@ -303,8 +307,14 @@ class ModelDensity:
         """Number of arrays that may change; lifted constants come after them."""
         return len(self._sources)
 
+    @property
+    def _connected(self) -> ArrayTable:
+        """The table of a density that is compiled."""
+        assert self._inputs is not None
+        return self._inputs
+
     def _free_arrays(self) -> list[np.ndarray]:
-        return self._inputs.arrays[: self._n_free]
+        return self._connected.arrays[: self._n_free]
 
     def _compiled(self):
         if self._machine_code is None and self._code is not None:
@@ -359,7 +369,7 @@ class ModelDensity:
         An operation without native code runs in Numba's object mode; an exception there ends a
         process that has released the GIL. Behind a callback it is kept.
         """
-        function, inputs = self._function, self._inputs
+        function, inputs = self._function, self._connected
         return PythonDensity(
             lambda x: function(x, *inputs.arrays),
             self.ndim,

@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from dataclasses import field
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,6 +107,7 @@ class MJHMC(BlockedStep):
     default_tune_steps = DEFAULT_TUNE
     stats_dtypes_shapes = STATS
     _state_class = MJHMCState
+    _seen: bytes
 
     def __init__(
         self,
@@ -389,7 +391,7 @@ def _tune_of_caller() -> int | None:
     PyMC 5 does not tell a step method. Both of its sampling loops have it at hand where they call
     `set_rng`, directly or through compound steps.
     """
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     for _ in range(8):
         if frame is None:
             break
@@ -398,5 +400,5 @@ def _tune_of_caller() -> int | None:
             return int(frame.f_locals["tune"])
         if where == ("pymc.sampling.parallel", "_start_loop"):
             return int(frame.f_locals["self"]._tune)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
