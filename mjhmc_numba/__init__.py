@@ -1,6 +1,7 @@
 """Markov jump Hamiltonian Monte Carlo, compiled with Numba and tuned by itself."""
 
 from importlib import import_module
+from types import ModuleType
 
 from mjhmc_numba.api import sample
 from mjhmc_numba.coordinates import Metric, Reparametrisation
@@ -42,7 +43,7 @@ __all__ = [
 _LAZY = ("finite_ladder", "reference", "targets", "weights")
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> ModuleType:
     if name in _LAZY:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

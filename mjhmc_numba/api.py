@@ -6,6 +6,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from mjhmc_numba import initial as start
 from mjhmc_numba.density import as_target
 from mjhmc_numba.diagnostics import diagnose
@@ -27,8 +30,8 @@ CHECK_KEY = 1 << 32  # of the seed for the check of the gradient: no chain has i
 
 
 def sample(
-    target,
-    initial=None,
+    target: Any,
+    initial: ArrayLike | None = None,
     *,
     spread: float = 0.0,
     ndim: int | None = None,
@@ -45,7 +48,7 @@ def sample(
     check_gradient: bool = True,
     executor: Any = None,
     settings: Settings | None = None,
-    **options,
+    **options: Any,
 ) -> Result:
     """Sample from a log density by Markov jump HMC.
 
@@ -138,7 +141,13 @@ def sample(
     return _run(tasks, chosen, root, extra, cores=cores, progress=progress, executor=executor)
 
 
-def _run(tasks, settings, root, extra_gradients, **how) -> Result:
+def _run(
+    tasks: list[ChainTask],
+    settings: Settings,
+    root: np.random.SeedSequence,
+    extra_gradients: int,
+    **how: Any,
+) -> Result:
     """Run the chains, and say what is wrong with their draws."""
     seed = root if root.spawn_key else root.entropy
     result = run_tasks(tasks, settings, seed, **how)

@@ -59,7 +59,7 @@ def resolve_rates(rates: str | Callable, bound: float | None = None) -> Balancin
     return Balancing(CUSTOM, np.inf if bound is None else float(bound), compiled.address, compiled)
 
 
-def _check_at_zero(g) -> None:
+def _check_at_zero(g: Callable[[float], float]) -> None:
     """g(0) is asked for where the ratio of probabilities is below the smallest double."""
     try:
         value = g(0.0)
@@ -69,7 +69,7 @@ def _check_at_zero(g) -> None:
         raise SettingsError(f"rates: g(0) must be finite and not negative, not {value}.")
 
 
-def _check_balancing(g, bound) -> None:
+def _check_balancing(g: Callable[[float], float], bound: float | None) -> None:
     """g(t) = t g(1/t), positive and finite, and nowhere above its bound."""
     grid = np.logspace(-6, 6, 241)
     values = np.array([g(t) for t in grid])

@@ -82,7 +82,7 @@ class Result:
             "draws": int(self.stats["n_steps"].sum()),
         }
 
-    def to_arviz(self, names: Sequence[str] | Mapping[str, tuple] | None = None):
+    def to_arviz(self, names: Sequence[str] | Mapping[str, tuple] | None = None) -> Any:
         """The draws for ArviZ: InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x).
 
         Parameters
@@ -120,13 +120,17 @@ class Result:
             )
         return data
 
-    def summary(self, names=None, **options):
+    def summary(
+        self, names: Sequence[str] | Mapping[str, tuple] | None = None, **options: Any
+    ) -> Any:
         """ArviZ's table of means, intervals, effective sample sizes and R-hat."""
         import arviz
 
         return arviz.summary(self.to_arviz(names), **options)
 
-    def _named(self, draws, names) -> dict[str, np.ndarray]:
+    def _named(
+        self, draws: np.ndarray, names: Sequence[str] | Mapping[str, tuple] | None
+    ) -> dict[str, np.ndarray]:
         d = draws.shape[2]
         if names is None:
             return {"x": draws}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -117,7 +117,7 @@ class Settings:
     max_jumps: int = 100_000
     max_gradients: int = 1_000_000
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         positive = ("step_size", "refresh_rate", "draw_interval", "refine_threshold", "rates_bound")
         for name in positive:
             _check_positive(name, getattr(self, name))
@@ -141,7 +141,7 @@ class Settings:
         if not isinstance(self.reparametrisation, Reparametrisation):
             _check_choice("reparametrisation", self.reparametrisation, ("auto", "none"))
 
-    def _check_simulation(self):
+    def _check_simulation(self) -> None:
         bounded = np.isfinite(self.balancing.bound)
         if not bounded and self.clock == "regular":
             raise SettingsError(
@@ -165,7 +165,7 @@ class Settings:
         return cls(**options)
 
     @classmethod
-    def paper(cls, **options) -> Settings:
+    def paper(cls, **options: Any) -> Settings:
         """The paper's process: sqrt rates, Poisson time, leapfrog, full refresh, no jitter."""
         fixed = {
             "rates": "sqrt",
@@ -202,7 +202,7 @@ class Settings:
             ),
         )
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Settings):
             return NotImplemented
         return _content(self) == _content(other)
@@ -260,7 +260,7 @@ def choose_settings(settings: Settings | None, options: dict) -> Settings:
     return settings if settings is not None else Settings.create(options)
 
 
-def check_counts(**counts) -> None:
+def check_counts(**counts: Any) -> None:
     """Raise unless all are whole numbers that make sense."""
     for name, value in counts.items():
         least = 0 if name == "tune" else 1
@@ -278,7 +278,7 @@ def check_fixed(settings: Settings, tune: int) -> None:
         raise SettingsError(f"Without a warm-up (tune=0), give {', '.join(missing)}.")
 
 
-def _first(given, otherwise):
+def _first(given: Any, otherwise: Any) -> Any:
     return otherwise if given is None else given
 
 
@@ -302,27 +302,27 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral)
 
 
-def _check_positive(name, value):
+def _check_positive(name: str, value: Any) -> None:
     if value is not None and not (_is_number(value) and 0 < value < np.inf):
         raise SettingsError(f"{name} must be positive and finite, not {value!r}.")
 
 
-def _check_whole(name, value):
+def _check_whole(name: str, value: Any) -> None:
     if value is not None and not (_is_whole(value) and value >= 1):
         raise SettingsError(f"{name} is a whole number >= 1, not {value!r}.")
 
 
-def _check_levels(name, value):
+def _check_levels(name: str, value: Any) -> None:
     if not (_is_whole(value) and 0 <= value <= LARGEST_LEVEL):
         raise SettingsError(f"{name} is a whole number from 0 to {LARGEST_LEVEL}, not {value!r}.")
 
 
-def _check_range(name, value, low, high):
+def _check_range(name: str, value: Any, low: float, high: float) -> None:
     if not (_is_number(value) and low <= value < high):
         raise SettingsError(f"{name} lies in [{low:g}, {high:g}), not {value!r}.")
 
 
-def _check_choice(name, value, choices):
+def _check_choice(name: str, value: Any, choices: Collection) -> None:
     if value not in choices:
         named = ", ".join(repr(c) for c in choices if c is not None)
         raise SettingsError(f"{name}={value!r} is none of {named}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from mjhmc_numba.coordinates import Metric, Reparametrisation, Transform
 from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, STRAIGHT
@@ -68,5 +69,5 @@ class Tuned:
         """Gradients of an integrator step."""
         return INTEGRATORS[self.integrator][0]
 
-    def replace(self, **changes) -> Tuned:
+    def replace(self, **changes: Any) -> Tuned:
         return dataclasses.replace(self, **changes)

@@ -5,7 +5,6 @@ import importlib.metadata
 import importlib.util
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -171,22 +170,3 @@ def test_the_version_is_the_same_everywhere():
     assert importlib.metadata.version("mjhmc_numba") == version
     assert re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.M)[1] == version
     assert re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == version
-
-
-@pytest.mark.long
-def test_a_wheel_holds_the_package_and_the_integration(tmp_path):
-    source, wheels, target = tmp_path / "source", tmp_path / "wheels", tmp_path / "target"
-    skipped = shutil.ignore_patterns(".*", "*.egg-info", "build", "__pycache__")
-    shutil.copytree(ROOT, source, ignore=skipped)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", wheels, source], check=True)
-    (wheel,) = wheels.glob("*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
-    installed = {p.relative_to(target) for p in (target / "mjhmc_numba").rglob("*.py")}
-    core = {path.relative_to(ROOT) for path in CORE_FILES}
-    integration = {
-        Path("mjhmc_numba", path.relative_to(ROOT / "integrations"))
-        for path in (ROOT / "integrations").rglob("*.py")
-    }
-    assert installed == core | integration
-    assert not (target / "pymc").exists()

@@ -57,7 +57,7 @@ class Comparison:
     def _repr_html_(self) -> str:
         return self.table.T.map(_short).to_html()
 
-    def plot(self, axes=None):
+    def plot(self, axes: Any = None) -> Any:
         """Bars of effective samples per 1000 gradients and per second; returns the figure."""
         import matplotlib.pyplot as plt
 
@@ -255,7 +255,7 @@ def _largest_difference(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def compare(
-    model=None,
+    model: Any = None,
     samplers: Sequence[str] | Mapping[str, Mapping[str, Any]] = ("mjhmc", "nuts"),
     *,
     draws: int = 1000,

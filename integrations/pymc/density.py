@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pymc as pm
 from numba.core.errors import NumbaError
 from numpy.linalg import LinAlgError
+from numpy.typing import ArrayLike
 from pymc.model import modelcontext
 from pytensor.compile.mode import get_mode
 from pytensor.compile.sharedvalue import SharedVariable
@@ -79,8 +81,8 @@ class ModelDensity:
 
     def __init__(
         self,
-        model=None,
-        vars=None,  # noqa: A002 (PyMC's word)
+        model: pm.Model | None = None,
+        vars: Sequence | None = None,  # noqa: A002 (PyMC's word)
         *,
         initial_point: Mapping[str, np.ndarray] | None = None,
         compile_kwargs: Mapping[str, Any] | None = None,
@@ -137,7 +139,7 @@ class ModelDensity:
             rebuild=(ModelDensity.target, (self,)),
         )
 
-    def logp_and_grad(self, x) -> tuple[float, np.ndarray]:
+    def logp_and_grad(self, x: ArrayLike) -> tuple[float, np.ndarray]:
         """Log density and gradient at x; raises what the density raises."""
         x = np.array(x, dtype=float)
         if x.shape != (self.ndim,):
@@ -189,7 +191,7 @@ class ModelDensity:
             moved |= self._set(k, value)
         return moved
 
-    def with_data(self, **data) -> ModelDensity:
+    def with_data(self, **data: Any) -> ModelDensity:
         """The same machine code on other data; this density and the model keep theirs."""
         new = self._with_own_table()
         values = _with_dim_lengths(self.model, data)

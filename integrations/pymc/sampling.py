@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import pymc as pm
 from pymc.model import modelcontext
 
 from mjhmc_numba.diagnostics import diagnose
@@ -44,9 +45,9 @@ def sample(
     draws: int = 1000,
     tune: int = 1000,
     chains: int = 4,
-    model=None,
+    model: pm.Model | None = None,
     *,
-    random_seed=None,
+    random_seed: Any = None,
     cores: int | None = None,
     progressbar: bool = True,
     var_names: Sequence[str] | None = None,
@@ -58,8 +59,8 @@ def sample(
     compile_kwargs: Mapping[str, Any] | None = None,
     blocking: bool = True,
     settings: Settings | None = None,
-    **options,
-):
+    **options: Any,
+) -> Any:
     """Sample a PyMC model by Markov jump HMC, whole chains in native code on threads.
 
     Takes and returns what `pm.sample` does, for models of continuous variables. The chains are
@@ -127,13 +128,13 @@ def sample(
     )
 
 
-def _check(settings: Settings, draws, tune, chains, cores) -> None:
+def _check(settings: Settings, draws: int, tune: int, chains: int, cores: int | None) -> None:
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
     check_fixed(settings, tune)
 
 
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
-    model=None,
+    model: pm.Model | None = None,
     *,
     var_names: Sequence[str] | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
@@ -190,7 +191,7 @@ class CompiledModel:
         kind = "native" if self.density.is_native else "through Python"
         return f"<CompiledModel: {self.density.ndim} dimensions, {kind}>"
 
-    def with_data(self, **data) -> CompiledModel:
+    def with_data(self, **data: Any) -> CompiledModel:
         """The same machine code on other `pm.Data`; this object and the model keep theirs."""
         return CompiledModel(self.density.with_data(**data), self.var_names)
 
@@ -200,7 +201,7 @@ class CompiledModel:
         tune: int = 1000,
         chains: int = 4,
         *,
-        random_seed=None,
+        random_seed: Any = None,
         cores: int | None = None,
         progressbar: bool = True,
         initvals: Mapping | Sequence | None = None,
@@ -210,8 +211,8 @@ class CompiledModel:
         idata_kwargs: Mapping[str, Any] | None = None,
         blocking: bool = True,
         settings: Settings | None = None,
-        **options,
-    ):
+        **options: Any,
+    ) -> Any:
         """Sample the model; the parameters are those of `mjhmc_numba.pymc.sample`."""
         chosen = choose_settings(settings, options)
         keep_warmup = not discard_tuned_samples
@@ -236,7 +237,16 @@ class CompiledModel:
         return sampling.run() if blocking else sampling.start()
 
     def _tasks(
-        self, density, draws, tune, chains, random_seed, initvals, jitter, settings, keep_warmup
+        self,
+        density: ModelDensity,
+        draws: int,
+        tune: int,
+        chains: int,
+        random_seed: Any,
+        initvals: Mapping | Sequence | None,
+        jitter: bool,
+        settings: Settings,
+        keep_warmup: bool,
     ) -> list[ChainTask]:
         """The chains, each started as `MJHMC` starts it."""
         target = density.target()
@@ -276,12 +286,12 @@ class Sampling:
         self,
         compiled: CompiledModel,
         density: ModelDensity,
-        tasks,
+        tasks: list[ChainTask],
         *,
-        cores,
-        progress,
-        checks,
-        idata_kwargs,
+        cores: int | None,
+        progress: bool,
+        checks: bool,
+        idata_kwargs: dict[str, Any],
     ):
         self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
@@ -291,7 +301,7 @@ class Sampling:
         self._thread: threading.Thread | None = None
         self._result: Result | None = None
         self._error: BaseException | None = None
-        self._data = None
+        self._data: Any = None
         self._began = time.perf_counter()
 
     def __repr__(self) -> str:
@@ -301,7 +311,7 @@ class Sampling:
 
     # ------------------------------------------------------------------ running
 
-    def run(self):
+    def run(self) -> Any:
         """Run in this thread; returns what `pm.sample` returns."""
         self._work()
         return self._finish()
@@ -343,7 +353,7 @@ class Sampling:
     def is_finished(self) -> bool:
         return self._thread is None or not self._thread.is_alive()
 
-    def wait(self, timeout: float | None = None):
+    def wait(self, timeout: float | None = None) -> Any:
         """What `pm.sample` returns, once all chains have ended.
 
         Raises `TimeoutError` if they have not after `timeout` seconds, and what a chain raised.
@@ -355,7 +365,7 @@ class Sampling:
                 raise TimeoutError(f"The chains are still running after {timeout} seconds.")
         return self._finish()
 
-    def abort(self):
+    def abort(self) -> Any:
         """Stop the chains; returns their draws so far, or None if there are none."""
         self._aborted.set()  # for chains that are about to begin
         for run in self._runs:
@@ -367,7 +377,7 @@ class Sampling:
                 return None
             raise
 
-    def inspect(self):
+    def inspect(self) -> Any:
         """The draws so far, of as many chains as give most of them; None if there are none."""
         if self.is_finished:
             return self._finish()
@@ -384,7 +394,7 @@ class Sampling:
 
     # ------------------------------------------------------------------ results
 
-    def _finish(self):
+    def _finish(self) -> Any:
         if self._error is not None:
             partial = getattr(self._error, "result", None)
             if isinstance(partial, Result):
@@ -396,7 +406,7 @@ class Sampling:
             self._report(self._result, self._data)
         return self._data
 
-    def _from_result(self, result: Result):
+    def _from_result(self, result: Result) -> Any:
         draws, n_kept_tune = result.draws, 0
         stats = result.stats
         if result.warmup_draws is not None and result.warmup_stats is not None:
@@ -410,7 +420,16 @@ class Sampling:
             draws, stats, result.chains, self._seconds, _attributes(result), n_kept_tune=n_kept_tune
         )
 
-    def _package(self, draws, stats, chains, seconds, attributes, *, n_kept_tune):
+    def _package(
+        self,
+        draws: np.ndarray,
+        stats: Mapping[str, np.ndarray],
+        chains: Any,
+        seconds: float,
+        attributes: dict[str, Any],
+        *,
+        n_kept_tune: int,
+    ) -> Any:
         transformed = bool(self._idata_kwargs.get("include_transformed", False))
         return to_arviz(
             self._density,
@@ -424,7 +443,7 @@ class Sampling:
             idata_kwargs=self._idata_kwargs,
         )
 
-    def _report(self, result: Result, data) -> None:
+    def _report(self, result: Result, data: Any) -> None:
         messages = list(result.warnings)
         if result.draws.shape[1]:
             messages += diagnose(result, self._tasks[0].target)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pymc as pm
 from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
@@ -111,17 +113,17 @@ class MJHMC(BlockedStep):
 
     def __init__(
         self,
-        vars=None,  # noqa: A002 (PyMC's word)
+        vars: Sequence | None = None,  # noqa: A002 (PyMC's word)
         *,
-        model=None,
-        rng=None,
-        initial_point=None,
-        compile_kwargs=None,
+        model: pm.Model | None = None,
+        rng: Any = None,
+        initial_point: Mapping[str, np.ndarray] | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
         jitter: bool = True,
         tune: int | None = None,
         settings: Settings | None = None,
-        **options,
+        **options: Any,
     ):
         self.settings = choose_settings(settings, options)
         self.density = ModelDensity(
@@ -155,12 +157,12 @@ class MJHMC(BlockedStep):
 
     # ------------------------------------------------------------------- PyMC's hooks
 
-    def set_rng(self, rng) -> None:
+    def set_rng(self, rng: Any) -> None:
         """A new chain begins (PyMC 5)."""
         self.rng = get_random_generator(rng, copy=False)
         self._begin_chain(_tune_of_caller())
 
-    def setup_chain(self, rng, tune: int, draws: int) -> None:
+    def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """A new chain begins (PyMC 6)."""
         self.rng = get_random_generator(rng, copy=False)
         self._begin_chain(tune)
@@ -181,7 +183,7 @@ class MJHMC(BlockedStep):
         self._draws = np.zeros((1, self.density.ndim))
         self._rows = np.zeros((1, len(STAT_NAMES)))
 
-    def reset_tuning(self, start=None) -> None:
+    def reset_tuning(self, start: Any = None) -> None:
         """Tune again from the next draw on."""
         self._begin_chain(self.planned_tune)
 
@@ -192,7 +194,7 @@ class MJHMC(BlockedStep):
             self._tuner.stop(self._process)
 
     @staticmethod
-    def competence(var, has_grad):
+    def competence(var: Any, has_grad: bool) -> Competence:
         """Compatible with continuous variables that have a gradient; never chosen by itself."""
         if var.dtype in continuous_types and has_grad:
             return Competence.COMPATIBLE
@@ -200,7 +202,9 @@ class MJHMC(BlockedStep):
 
     # -------------------------------------------------------------------------- a step
 
-    def step(self, point):
+    def step(
+        self, point: Mapping[str, np.ndarray]
+    ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
         """Advance to the next draw."""
         started, cpu = time.perf_counter(), time.thread_time()
         if self._process is None:
@@ -230,11 +234,11 @@ class MJHMC(BlockedStep):
         stats["process_time_diff"] = time.thread_time() - cpu
         return new, [stats]
 
-    def _bytes(self, point) -> bytes:
+    def _bytes(self, point: Mapping[str, np.ndarray]) -> bytes:
         """Our variables as bytes: the quickest way to see whether any of them has moved."""
         return b"".join([point[name].tobytes() for name in self._names])
 
-    def _point(self, point) -> dict[str, np.ndarray]:
+    def _point(self, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The point with our variables at the new draw, in the same order, as PyMC wants it."""
         draw = self._draws[0].copy()
         new = dict(point)
@@ -256,7 +260,7 @@ class MJHMC(BlockedStep):
 
     # ------------------------------------------------------------- the start of a chain
 
-    def _begin(self, point) -> None:
+    def _begin(self, point: Mapping[str, np.ndarray]) -> None:
         """Make the process at its first draw, or as it was saved."""
         density = self.density
         if self._target is None:
@@ -268,7 +272,7 @@ class MJHMC(BlockedStep):
             density.update_data()
             self._start(self._target, point)
 
-    def _start(self, target: Target, point) -> None:
+    def _start(self, target: Target, point: Mapping[str, np.ndarray]) -> None:
         tune = self.planned_tune if self.tune else 0
         check_fixed(self.settings, tune)
         x = find_start(self.density, target, point, self.rng, jitter=self.jitter and tune > 0)
@@ -358,7 +362,7 @@ class MJHMC(BlockedStep):
         self._acceptance = math.nan if chain.acceptance is None else chain.acceptance
         self._watch = chain.watch
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_saved"] = self.chain
         state["_process"] = state["_tuner"] = state["_target"] = None
@@ -368,7 +372,7 @@ class MJHMC(BlockedStep):
     # ------------------------------------------------------------------------ progress
 
     @staticmethod
-    def _progressbar_config(n_chains=1):
+    def _progressbar_config(n_chains: int = 1) -> tuple[list, dict[str, list]]:
         columns = [
             TextColumn("{task.fields[divergences]}", table_column=Column("Divergences", ratio=1)),
             TextColumn("{task.fields[step_size]:0.2f}", table_column=Column("Step size", ratio=1)),
@@ -377,8 +381,8 @@ class MJHMC(BlockedStep):
         return columns, {name: [0] * n_chains for name in _SHOWN}
 
     @staticmethod
-    def _make_progressbar_update_functions():
-        def update(stats):
+    def _make_progressbar_update_functions() -> tuple:
+        def update(stats: Mapping[str, Any]) -> dict[str, Any]:
             shown = {name: stats[name] for name in _SHOWN}
             return shown | {"failing": stats["divergences"] > 0}
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mjhmc_numba.errors import SettingsError
 
@@ -48,7 +49,7 @@ class Metric:
     eigenvalues: np.ndarray
     centre: Any = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.centre is None:
             object.__setattr__(self, "centre", np.zeros(np.size(self.scale)))
         for name in ("scale", "directions", "eigenvalues", "centre"):
@@ -71,12 +72,12 @@ class Metric:
         if not (self.scale > 0).all() or not (self.eigenvalues > 0).all():
             raise SettingsError("The scale and the eigenvalues of a metric must be positive.")
 
-    def centred(self, centre) -> Metric:
+    def centred(self, centre: ArrayLike) -> Metric:
         """The same metric about another centre."""
         return dataclasses.replace(self, centre=np.array(centre, dtype=float))
 
     @classmethod
-    def diagonal(cls, variance) -> Metric:
+    def diagonal(cls, variance: ArrayLike) -> Metric:
         """A diagonal metric from the variances of the target."""
         variance = np.array(variance, dtype=float, ndmin=1)
         if variance.ndim != 1 or not np.all(np.isfinite(variance) & (variance > 0)):
@@ -86,7 +87,7 @@ class Metric:
         return cls(np.sqrt(variance), np.zeros((0, variance.size)), np.zeros(0))
 
     @classmethod
-    def dense(cls, covariance) -> Metric:
+    def dense(cls, covariance: ArrayLike) -> Metric:
         """A dense metric from the covariance of the target (all its directions are kept)."""
         covariance = np.array(covariance, dtype=float)
         if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
@@ -112,23 +113,23 @@ class Metric:
         """Number of directions beyond the diagonal."""
         return self.eigenvalues.size
 
-    def _add_along(self, z, factors):
+    def _add_along(self, z: np.ndarray, factors: np.ndarray) -> np.ndarray:
         """(I + U^T diag(factors) U) z."""
         return z + ((z @ self.directions.T) * factors) @ self.directions
 
-    def whiten(self, x):
+    def whiten(self, x: np.ndarray) -> np.ndarray:
         """Positions (..., d) in the space where the kinetic energy is isotropic."""
         return self._add_along(x / self.scale, self.eigenvalues**-0.5 - 1)
 
-    def unwhiten(self, y):
+    def unwhiten(self, y: np.ndarray) -> np.ndarray:
         """The inverse of `whiten`."""
         return self.scale * self._add_along(y, self.eigenvalues**0.5 - 1)
 
-    def whiten_gradient(self, grad):
+    def whiten_gradient(self, grad: np.ndarray) -> np.ndarray:
         """Gradients (..., d) with respect to the whitened position."""
         return self._add_along(grad * self.scale, self.eigenvalues**0.5 - 1)
 
-    def unwhiten_gradient(self, grad):
+    def unwhiten_gradient(self, grad: np.ndarray) -> np.ndarray:
         """The inverse of `whiten_gradient`."""
         return self._add_along(grad, self.eigenvalues**-0.5 - 1) / self.scale
 

@@ -178,7 +178,9 @@ class Reparametrisation:
         pushed[..., self.children] = slope
         return pushed
 
-    def _with_parents(self, x, grad, slope, sign: float) -> np.ndarray:
+    def _with_parents(
+        self, x: np.ndarray, grad: np.ndarray, slope: np.ndarray, sign: float
+    ) -> np.ndarray:
         """The gradient with what the children add to their parents, from their slopes by x."""
         location, log_scale, _ = self.shape(x)
         out, i = np.array(grad, dtype=float), 1 + self.location_parents.size

@@ -12,6 +12,7 @@ import numpy as np
 from numba import cfunc
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
+from numpy.typing import ArrayLike
 
 from mjhmc_numba.density.callback import PythonDensity
 from mjhmc_numba.density.signature import DENSITY, NOT_FINITE, RAISED, evaluate
@@ -70,11 +71,11 @@ class Target:
         self._rebuild = rebuild
 
     @classmethod
-    def from_address(cls, address: int, ndim: int, **options) -> Target:
+    def from_address(cls, address: int, ndim: int, **options: Any) -> Target:
         """A target from the address of a C function that exists already."""
         return cls(address, ndim, **options)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple:
         if self._rebuild is None:
             raise TypeError("A target made from an address cannot be pickled.")
         function, arguments = self._rebuild
@@ -87,7 +88,7 @@ class Target:
             error = TargetError(f"The density raised an exception at x = {np.array2string(x)}.")
         return error
 
-    def logp_and_grad(self, x) -> tuple[float, np.ndarray]:
+    def logp_and_grad(self, x: ArrayLike) -> tuple[float, np.ndarray]:
         """Log density and gradient at x; raises what the density raises."""
         x = np.array(x, dtype=float)
         if x.shape != (self.ndim,):
@@ -100,7 +101,9 @@ class Target:
         return logp, grad
 
 
-def as_target(density, ndim: int | None = None, args: Sequence = (), names=None) -> Target:
+def as_target(
+    density: Any, ndim: int | None = None, args: Sequence = (), names: Sequence[str] | None = None
+) -> Target:
     """Compile a density, given in any of the accepted forms.
 
     Parameters
@@ -157,7 +160,7 @@ def _check_same_ndim(given: int | None, known: int) -> None:
 _C_FUNCTIONS = "_mjhmc_c_functions"
 
 
-def _argument(value, position: int) -> np.ndarray:
+def _argument(value: Any, position: int) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TargetError(
@@ -178,7 +181,7 @@ except Exception:
 """
 
 
-def _c_function(density, fields: Sequence[ArrayField]):
+def _c_function(density: Any, fields: Sequence[ArrayField]) -> Any:
     known = density.__dict__.setdefault(_C_FUNCTIONS, {})
     kinds = tuple((field.dtype.str, field.ndim) for field in fields)
     if kinds not in known:
@@ -194,7 +197,7 @@ def _c_function(density, fields: Sequence[ArrayField]):
     return known[kinds]
 
 
-def _compile(density, fields: Sequence[ArrayField]):
+def _compile(density: Any, fields: Sequence[ArrayField]) -> Any:
     # One function, and no guard around an `@njit` body: Numba holds the globals of every function
     # that it compiles for others to call, and with them the density, until that function goes.
     names = names_of(fields) | {"density": density}
@@ -202,12 +205,14 @@ def _compile(density, fields: Sequence[ArrayField]):
     return cfunc(DENSITY)(names["body"])
 
 
-def _compiled_target(density, ndim, args, names) -> Target:
+def _compiled_target(
+    density: Any, ndim: int, args: Sequence, names: Sequence[str] | None
+) -> Target:
     arrays = [_argument(value, k) for k, value in enumerate(args)]
     table = ArrayTable(ndim, arrays, [f"args[{k}]" for k in range(len(arrays))])
     function = _c_function(density, table.fields)
 
-    def error_at(x):
+    def error_at(x: np.ndarray) -> BaseException | None:
         values = [array if array.ndim else array[()] for array in table.arrays]
         try:
             density(np.array(x), np.empty(ndim), *values)
@@ -229,12 +234,14 @@ def _compiled_target(density, ndim, args, names) -> Target:
 # -------------------------------------------------------------------- Python densities
 
 
-def _python_target(function, ndim, args, names) -> Target:
+def _python_target(
+    function: Callable, ndim: int, args: Sequence, names: Sequence[str] | None
+) -> Target:
     _warn_slow(function)
     return _wrap_python(function, ndim, args, names)
 
 
-def _warn_slow(function) -> None:
+def _warn_slow(function: Callable) -> None:
     label = getattr(function, "__name__", type(function).__name__)
     warnings.warn(
         f"The density {label} is a Python function, so every gradient goes through the "
@@ -245,7 +252,9 @@ def _warn_slow(function) -> None:
     )
 
 
-def _wrap_python(function, ndim, args, names) -> Target:
+def _wrap_python(
+    function: Callable, ndim: int, args: Sequence, names: Sequence[str] | None
+) -> Target:
     density = PythonDensity(lambda x: function(x, *args), ndim)
     return Target(
         density.address,

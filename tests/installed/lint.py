@@ -19,10 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = str(ROOT / "pyproject.toml")
-# `lint-imports` is a command without a module to run.
-LINT_IMPORTS = (
-    "import sys; from importlinter.cli import lint_imports_command as run; sys.exit(run())"
-)
+# The command `lint-imports` has no module to run.
+LINT_IMPORTS = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 COMMANDS = {
     "types": ["-m", "mypy", "--config-file", CONFIG, "--cache-dir", str(ROOT / ".mypy_cache")],
     "imports": ["-c", LINT_IMPORTS, "--config", CONFIG, "--no-cache"],
