@@ -13,7 +13,7 @@ from numba.core.registry import CPUDispatcher
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel.rates import BARKER, CUSTOM, METROPOLIS, SQRT
 
-__all__ = ["Balancing", "resolve_rates"]
+__all__ = ["NAMED", "Balancing", "resolve_rates"]
 
 
 class Balancing(NamedTuple):
@@ -25,7 +25,7 @@ class Balancing(NamedTuple):
     keepalive: Any = None
 
 
-_NAMED = {
+NAMED = {
     "sqrt": Balancing(SQRT, np.inf),
     "metropolis": Balancing(METROPOLIS, 1.0),
     "barker": Balancing(BARKER, 2.0),
@@ -41,11 +41,11 @@ def resolve_rates(rates: str | Callable, bound: float | None = None) -> Balancin
     bound : the largest value of a user's own g, if it has one (then thinning is possible)
     """
     if isinstance(rates, str):
-        if rates not in _NAMED:
-            raise SettingsError(f"rates={rates!r} is none of {', '.join(_NAMED)}, nor a function.")
+        if rates not in NAMED:
+            raise SettingsError(f"rates={rates!r} is none of {', '.join(NAMED)}, nor a function.")
         if bound is not None:
             raise SettingsError(f"rates_bound goes with a function, not with rates={rates!r}.")
-        return _NAMED[rates]
+        return NAMED[rates]
     if not callable(rates):
         raise SettingsError(f"rates is a name or a function g(t), not {type(rates).__name__}.")
     python_g = rates.py_func if isinstance(rates, CPUDispatcher) else rates

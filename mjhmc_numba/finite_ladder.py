@@ -27,11 +27,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mjhmc_numba.balancing import NAMED
 from mjhmc_numba.kernel.rates import (
-    BARKER,
     CUSTOM,
     METROPOLIS,
-    SQRT,
     balancing,
     jump_rates,
     log_probability_ratio,
@@ -51,8 +50,6 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.float64]
-
-_CODES = {"sqrt": SQRT, "metropolis": METROPOLIS, "barker": BARKER}
 
 # Rows are sums of rounded numbers; a matrix whose rows miss 0 or 1 by more is a mistake.
 _ROW_TOLERANCE = 1e-10
@@ -343,11 +340,11 @@ def _balancing_function(
 ) -> Iterator[tuple[int, int]]:
     """The kernel's code of a balancing function, and the address of one's own while it is used."""
     if isinstance(rates, str):
-        if rates not in _CODES:
+        if rates not in NAMED:
             raise ValueError(
-                f"rates must be one of {sorted(_CODES)} or a function g(t), not {rates!r}."
+                f"rates must be one of {sorted(NAMED)} or a function g(t), not {rates!r}."
             )
-        yield _CODES[rates], 0
+        yield NAMED[rates].code, 0
         return
     if not callable(rates):
         raise TypeError(f"rates must be a name or a function g(t), not {type(rates).__name__}.")

@@ -14,6 +14,7 @@ and `work` are there for the tests of the kernel.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -34,6 +35,11 @@ LADDER_NUMBERS = 1 << 21
 RUNG_ARRAYS = ("x", "v", "grad", "velocity", "acceleration")
 LEVEL_ARRAYS = ("energy", "logp")
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
+
+# What is tuned and has a place in the record, by the same name in both.
+TUNED_NUMBERS = tuple(
+    field.name for field in fields(Tuned) if field.name in layout.INTEGERS + layout.REALS
+)
 
 
 class Snapshot(NamedTuple):
@@ -167,10 +173,7 @@ class Process:
             self._change_coordinates(tuned.reparametrisation)
         self.tuned = tuned
         self._set(
-            step_size=tuned.step_size,
-            num_steps=tuned.num_steps,
-            refresh_rate=tuned.refresh_rate,
-            draw_interval=tuned.draw_interval,
+            **{name: getattr(tuned, name) for name in TUNED_NUMBERS},
             stages=INTEGRATORS[tuned.integrator][0],
             motion=INTEGRATORS[tuned.integrator][1],
             step_jitter=resolved.step_jitter,
