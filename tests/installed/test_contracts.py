@@ -84,3 +84,14 @@ def test_public_signatures_have_types(name, function):
     parameters = [p for p in signature.parameters.values() if p.name not in ("self", "cls")]
     assert [p.name for p in parameters if p.annotation is p.empty] == []
     assert name.endswith("__init__") or signature.return_annotation is not signature.empty
+
+
+def test_the_picture_of_the_rooms_shows_the_layers_in_their_order():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(c for c in tool["contracts"] if c.get("containers") == ["mjhmc_numba"])["layers"]
+    picture = (ROOT / "ARCHITECTURE.md").read_text().split("```")[1]
+    rows = [line.split("  ") for line in picture.splitlines() if line[1:2].isalpha()]
+    shown = [{word.strip() for word in row} for row in rows]
+    assert len(shown) == len(layers)
+    for row, layer in zip(shown, layers, strict=True):
+        assert set(layer.split(" | ")) <= row
