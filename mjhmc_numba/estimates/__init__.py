@@ -1,0 +1,21 @@
+r"""Sharper answers from the same draws.
+
+Every draw comes with its gradient, and Stein's identity makes functions with mean zero of it:
+control variates for any posterior expectation. `estimate` returns means, standard deviations,
+covariances and probabilities with Monte Carlo errors and the gain over plain averages;
+`log_marginal_likelihood` the evidence.
+"""
+
+from mjhmc_numba.estimates.errors import EstimateError, IdentityError, OverlapError
+from mjhmc_numba.estimates.estimate import estimate
+from mjhmc_numba.estimates.gradients import evaluate
+from mjhmc_numba.estimates.table import Estimates
+
+__all__ = [
+    "EstimateError",
+    "Estimates",
+    "IdentityError",
+    "OverlapError",
+    "estimate",
+    "evaluate",
+]

@@ -1,0 +1,92 @@
+"""Log densities and gradients at many points."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from mjhmc_numba.estimates.errors import EstimateError
+from mjhmc_numba.kernel.density import FINE, RAISED
+from mjhmc_numba.target import Target, as_target
+
+__all__ = ["evaluate"]
+
+# Python gives the lock back while such a function runs, so threads run side by side.
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
+FEWEST_POINTS = 256  # for which another thread is worth starting
+
+
+def evaluate(
+    density, points: np.ndarray, cores: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log densities and gradients.
+
+    Parameters
+    ----------
+    density : Target or callable
+        What `mjhmc_numba.sample` takes with its dimension known, or any function
+        ``x -> (logp, grad)``.
+    points : (..., d) array
+    cores : int, optional
+        Threads; all cores by default. A function of Python runs on one.
+
+    Returns
+    -------
+    logp : (...) array
+        -inf where the density is not finite.
+    grad : (..., d) array
+    """
+    points = np.ascontiguousarray(points, dtype=float)
+    d = points.shape[-1]
+    flat = points.reshape(-1, d)
+    logp, grad = np.empty(len(flat)), np.empty_like(flat)
+    work: Callable[[int, int], None]
+    if isinstance(density, Target) or hasattr(density, "density"):
+        target = as_target(density)
+        if target.ndim != d:
+            raise EstimateError(f"The density has {target.ndim} dimensions, the draws {d}.")
+        work = _native(target, flat, logp, grad)
+    else:
+        work, cores = _python(density, flat, logp, grad), 1
+    _share(work, len(flat), cores)
+    return logp.reshape(points.shape[:-1]), grad.reshape(points.shape)
+
+
+def _share(work: Callable[[int, int], None], n: int, cores: int | None) -> None:
+    """All of n points in equal parts, on threads where that is worth it."""
+    parts = min(cores or os.cpu_count() or 1, max(n // FEWEST_POINTS, 1))
+    ends = [n * k // parts for k in range(parts + 1)]
+    if parts == 1:
+        work(0, n)
+        return
+    with ThreadPoolExecutor(parts) as pool:
+        for done in [pool.submit(work, a, b) for a, b in zip(ends, ends[1:], strict=False)]:
+            done.result()
+
+
+def _native(target: Target, x, logp, grad) -> Callable[[int, int], None]:
+    call, table = _FUNCTION(target.address), target.table.ctypes.data
+    row, at = 8 * x.shape[1], (x.ctypes.data, grad.ctypes.data, logp.ctypes.data)
+
+    def work(start: int, stop: int) -> None:
+        for i in range(start, stop):
+            code = call(at[0] + row * i, at[1] + row * i, at[2] + 8 * i, table)
+            if code == RAISED:
+                raise target.error_at(x[i])
+            if code != FINE:
+                logp[i] = -np.inf
+
+    return work
+
+
+def _python(function, x, logp, grad) -> Callable[[int, int], None]:
+    def work(start: int, stop: int) -> None:
+        for i in range(start, stop):
+            logp[i], grad[i] = function(x[i].copy())
+        logp[start:stop][np.isnan(logp[start:stop])] = -np.inf
+
+    return work
