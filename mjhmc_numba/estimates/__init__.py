@@ -8,14 +8,17 @@ covariances and probabilities with Monte Carlo errors and the gain over plain av
 
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError, OverlapError
 from mjhmc_numba.estimates.estimate import estimate
+from mjhmc_numba.estimates.evidence import Evidence, log_marginal_likelihood
 from mjhmc_numba.estimates.gradients import evaluate
 from mjhmc_numba.estimates.table import Estimates
 
 __all__ = [
     "EstimateError",
     "Estimates",
+    "Evidence",
     "IdentityError",
     "OverlapError",
     "estimate",
     "evaluate",
+    "log_marginal_likelihood",
 ]

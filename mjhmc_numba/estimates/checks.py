@@ -13,11 +13,11 @@ from mjhmc_numba.estimates.features import Whitening
 
 __all__ = [
     "FEWEST_DRAWS_PER_CHAIN",
-    "HEAVY_TAIL",
     "check_arrays",
     "check_gradients",
     "check_identity",
     "check_walls",
+    "heavy_tail",
 ]
 
 FEWEST_DRAWS_PER_CHAIN = 50
@@ -27,6 +27,13 @@ FALSE_ALARM = 1e-6  # probability that sound draws are refused
 LOOKED_AT = 64  # directions that are followed to a wall
 STEP_OUT = 1.0  # whitened units beyond the outermost draw
 VANISHES = 10.0  # log density lost on the way to a boundary where the density vanishes
+
+
+def heavy_tail(size: np.ndarray) -> np.ndarray:
+    """The largest shape of a tail that is taken, for so many effective draws: its estimate from
+    3 sqrt(size) outermost ones is known to (1 + shape) / sqrt of their number.
+    """
+    return HEAVY_TAIL + (1.0 + HEAVY_TAIL) / np.sqrt(3.0 * np.sqrt(np.maximum(size, 1.0)))
 
 
 def check_arrays(draws: np.ndarray, grads: np.ndarray) -> None:
@@ -46,8 +53,8 @@ def check_arrays(draws: np.ndarray, grads: np.ndarray) -> None:
         if len(bad):
             chain, draw, j = bad[0].tolist()
             raise EstimateError(
-                f"{len(bad)} of the {what} are not finite, the first in chain {chain}, draw {draw}, "
-                f"dimension {j}."
+                f"{len(bad)} of the {what} are not finite, the first in chain {chain}, draw "
+                f"{draw}, dimension {j}."
             )
 
 

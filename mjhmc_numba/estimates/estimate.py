@@ -143,7 +143,8 @@ def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estima
     variance = np.where(variance > 0, variance, 1.0)
     error_sd = np.hypot(a.error[q : 2 * q], 2 * a.mean[:q] * a.error[:q]) / (2 * np.sqrt(variance))
     error_sd = np.where(varies, np.maximum(error_sd, ROUNDING), 0.0)
-    heavy, heavy_square = a.tail[:q] > checks.HEAVY_TAIL, a.tail[q : 2 * q] > checks.HEAVY_TAIL
+    too_heavy = a.tail > checks.heavy_tail(a.ess)
+    heavy, heavy_square = too_heavy[:q], too_heavy[q : 2 * q]
     return Estimates(
         names=names,
         mean=np.where(finite, centre + scale * a.mean[:q], np.nan),
@@ -177,7 +178,7 @@ def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
         return _Averages(mean, error, np.ones_like(mean), ess, tail)
     sharp_error, _ = monte_carlo_error(sharp.reshape(shape))
     sharp_error = np.maximum(sharp_error, ROUNDING)
-    better = (sharp_error < error) & (tail <= checks.HEAVY_TAIL)
+    better = (sharp_error < error) & (tail <= checks.heavy_tail(ess))
     gain = np.where(better, (error / sharp_error) ** 2, 1.0)
     mean = np.where(better, sharp.mean(axis=0), mean)
     return _Averages(mean, np.where(better, sharp_error, error), gain, ess, tail)

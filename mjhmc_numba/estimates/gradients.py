@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 
@@ -64,7 +65,7 @@ def _share(work: Callable[[int, int], None], n: int, cores: int | None) -> None:
         work(0, n)
         return
     with ThreadPoolExecutor(parts) as pool:
-        for done in [pool.submit(work, a, b) for a, b in zip(ends, ends[1:], strict=False)]:
+        for done in [pool.submit(work, a, b) for a, b in pairwise(ends)]:
             done.result()
 
 
