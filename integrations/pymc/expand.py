@@ -18,7 +18,7 @@ from mjhmc_numba.pymc.errors import ExpansionError, UnknownVariableError
 from mjhmc_numba.pymc.graph import PureGraph, expansion_graph
 from mjhmc_numba.pymc.native_loop import VARYING_SHAPE, NativeLoop
 
-__all__ = ["Expansion"]
+__all__ = ["Expansion", "make_runner"]
 
 # Bytes of output between two looks at the keyboard and at the progress; bounds what NumPy
 # needs for intermediate results.
@@ -131,9 +131,7 @@ class Expansion:
         outputs = [by_name[name] for name in self._computed]
         graph = expansion_graph(density.model, density.value_vars, density.layout, outputs)
         self._sources = graph.sources
-        self._runner = None if _has_loops(graph) else _vectorised_runner(density.model, graph)
-        if self._runner is None:
-            self._runner = _compiled_runner(density, graph)
+        self._runner = make_runner(density, graph)
 
 
 class _Vectorised:
@@ -171,6 +169,12 @@ class _OneByOne:
             if len({value.shape for value in column}) > 1:
                 raise ExpansionError(VARYING_SHAPE)
         return [np.stack(column) for column in columns]
+
+
+def make_runner(density: ModelDensity, graph: PureGraph) -> Callable:
+    """(vectors (n, ...), arrays) -> outputs of the graph for each of them."""
+    runner = None if _has_loops(graph) else _vectorised_runner(density.model, graph)
+    return runner if runner is not None else _compiled_runner(density, graph)
 
 
 def _vectorised_runner(model, graph: PureGraph):
