@@ -132,6 +132,7 @@ def _pareto_shape(tail: np.ndarray) -> np.ndarray:
     largest, quartile = excess[-1], excess[max(int(m / 4 + 0.5) - 1, 0)]
     flat = (quartile <= 0) | (largest <= 0)
     quartile, largest = np.where(flat, 1.0, quartile), np.where(flat, 1.0, largest)
+    excess = np.where(flat, 0.0, excess)
     grid = 30 + int(math.sqrt(m))
     at = 1.0 - np.sqrt(grid / (np.arange(1, grid + 1) - 0.5))
     theta = at[:, None] / (3.0 * quartile) + 1.0 / largest  # (grid, k)
