@@ -8,11 +8,13 @@ Girolami and Chopin 2017; South et al. 2022, 2023). No further gradient is neede
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.estimates import checks
 from mjhmc_numba.estimates.error import monte_carlo_error, tail_index
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError
@@ -21,14 +23,13 @@ from mjhmc_numba.estimates.fit import deal_folds, residuals
 from mjhmc_numba.estimates.functions import Functions, as_columns
 from mjhmc_numba.estimates.gradients import evaluate
 from mjhmc_numba.estimates.table import Estimates
+from mjhmc_numba.results import Result
 
 __all__ = ["estimate"]
 
 ROUNDING = 4 * np.finfo(float).eps
 MOST_COVARIANCES = 40
 CAREFUL = 1e-3  # of the log residual variance: what other coordinates must bring
-
-Coordinates = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class _Averages(NamedTuple):
@@ -42,14 +43,14 @@ class _Averages(NamedTuple):
 
 
 def estimate(
-    draws: np.ndarray,
+    draws: np.ndarray | Result,
     grads: np.ndarray | None = None,
     functions: Functions = None,
     *,
     density=None,
     names: Sequence[str] | None = None,
     covariances: bool = False,
-    reparametrisation: Coordinates | None = None,
+    reparametrisation: Reparametrisation | None = None,
     if_refused: str = "raise",
     cores: int | None = None,
 ) -> Estimates:
@@ -57,7 +58,7 @@ def estimate(
 
     Parameters
     ----------
-    draws : (chain, draw, d) array
+    draws : (chain, draw, d) array or Result
         Of any sampler, unweighted, on all of space (variables with bounds transformed).
     grads : (chain, draw, d) array, optional
         Gradients of the log density there; computed from `density` if not given.
@@ -69,9 +70,9 @@ def estimate(
         Of the dimensions.
     covariances : bool
         Whether to estimate the covariances of all functions too.
-    reparametrisation : callable, optional
-        (x, grad) -> (z, grad by z), each (n, d), of a map of all space. Used where it
-        brings more than the coordinates of the draws.
+    reparametrisation : Reparametrisation, optional
+        Used where it brings more than the coordinates of the draws; that of the first chain for
+        a `Result`.
     if_refused : {"raise", "plain"}
         What to do where Stein's identity does not hold: raise `IdentityError`, or return plain
         averages with the sentence in `refused`.
@@ -84,6 +85,10 @@ def estimate(
     """
     if if_refused not in ("raise", "plain"):
         raise EstimateError(f'if_refused is "raise" or "plain", not {if_refused!r}.')
+    if isinstance(draws, Result):
+        names = draws.names if names is None else names
+        reparametrisation = reparametrisation or draws.tuned[0].reparametrisation
+        draws = draws.draws
     draws = np.asarray(draws, dtype=float)
     if grads is None:
         if density is None:
@@ -97,14 +102,16 @@ def estimate(
         raise EstimateError(
             f"Covariances of {len(columns)} functions are too many; choose {MOST_COVARIANCES}."
         )
-    refused, whitened = "", []
-    try:
-        whitened = _whitened(draws, grads, density, names, reparametrisation)
-    except IdentityError as error:
-        if if_refused == "raise":
-            raise
-        refused = str(error)
-    return _tabulate(values, columns, whitened, refused, covariances)
+    # Small matrices: more threads would wait for each other longer than they work.
+    with threadpool_limits(1, user_api="blas"):
+        refused, whitened = "", []
+        try:
+            whitened = _whitened(draws, grads, density, names, reparametrisation)
+        except IdentityError as error:
+            if if_refused == "raise":
+                raise
+            refused = str(error)
+        return _tabulate(values, columns, whitened, refused, covariances)
 
 
 def _whitened(draws, grads, density, names, reparametrisation) -> list[tuple]:
@@ -119,7 +126,7 @@ def _whitened(draws, grads, density, names, reparametrisation) -> list[tuple]:
         checks.check_walls(lambda p: evaluate(density, p, 1)[0], x, y, whitening, names)
     systems = [(y, u)]
     if reparametrisation is not None:
-        z, gz = reparametrisation(x, g)
+        z, gz = reparametrisation.to_z(x), reparametrisation.gradient_to_z(x, g)
         systems.append(Whitening.fit(z, gz).apply(z, gz))
     return systems
 

@@ -17,12 +17,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.estimates.checks import check_arrays
 from mjhmc_numba.estimates.error import monte_carlo_error
 from mjhmc_numba.estimates.errors import OverlapError
 from mjhmc_numba.estimates.features import Whitening
 from mjhmc_numba.estimates.gradients import evaluate
+from mjhmc_numba.results import Result
 
 __all__ = ["Evidence", "log_marginal_likelihood"]
 
@@ -130,10 +133,11 @@ def _bridge(at_draws: np.ndarray, at_proposals: np.ndarray, size: float) -> Evid
 
 
 def log_marginal_likelihood(
-    draws: np.ndarray,
+    draws: np.ndarray | Result,
     density,
     *,
     grads: np.ndarray | None = None,
+    reparametrisation: Reparametrisation | None = None,
     seed=None,
     cores: int | None = None,
 ) -> Evidence:
@@ -144,11 +148,13 @@ def log_marginal_likelihood(
 
     Parameters
     ----------
-    draws : (chain, draw, d) array
+    draws : (chain, draw, d) array or Result
     density : Target or callable
         See `mjhmc_numba.estimates.evaluate`.
     grads : (chain, draw, d) array, optional
         Gradients at the draws; computed if not given.
+    reparametrisation : Reparametrisation, optional
+        Coordinates in which the proposal is Gaussian; those of the first chain for a `Result`.
     seed : int or SeedSequence, optional
         Of the proposals.
     cores : int, optional
@@ -157,21 +163,28 @@ def log_marginal_likelihood(
     -------
     Evidence
     """
+    if isinstance(draws, Result):
+        reparametrisation = reparametrisation or draws.tuned[0].reparametrisation
+        draws = draws.draws
     draws = np.asarray(draws, dtype=float)
     if grads is None:
         _, grads = evaluate(density, draws, cores)
     check_arrays(draws, grads)
+    outer = reparametrisation or Reparametrisation.none()
+    z, by_z = outer.to_z(draws), outer.gradient_to_z(draws, grads)
+
+    def logp(z):
+        x = outer.to_x(z)
+        return evaluate(density, x, cores)[0] + outer.log_volume(x)
+
     rng = np.random.default_rng(seed)
     half = draws.shape[1] // 2
     halves = slice(0, half), slice(draws.shape[1] - half, None)
-
-    def logp(x):
-        return evaluate(density, x, cores)[0]
-
-    both = [
-        _one_way(draws[:, fit], grads[:, fit], draws[:, used], logp, rng)
-        for fit, used in (halves, halves[::-1])
-    ]
+    with threadpool_limits(1, user_api="blas"):
+        both = [
+            _one_way(z[:, fit], by_z[:, fit], z[:, used], logp, rng)
+            for fit, used in (halves, halves[::-1])
+        ]
     return _together(*both)
 
 

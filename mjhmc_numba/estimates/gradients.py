@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +9,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from mjhmc_numba.density import Target, as_target
+from mjhmc_numba.density.signature import C_FUNCTION
 from mjhmc_numba.estimates.errors import EstimateError
-from mjhmc_numba.kernel.density import FINE, RAISED
-from mjhmc_numba.target import Target, as_target
+from mjhmc_numba.kernel.density import NOT_FINITE, SUCCESS, UNWRITTEN
 
 __all__ = ["evaluate"]
 
-# Python gives the lock back while such a function runs, so threads run side by side.
-_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
 FEWEST_POINTS = 256  # for which another thread is worth starting
 
 
@@ -70,16 +68,22 @@ def _share(work: Callable[[int, int], None], n: int, cores: int | None) -> None:
 
 
 def _native(target: Target, x, logp, grad) -> Callable[[int, int], None]:
-    call, table = _FUNCTION(target.address), target.table.ctypes.data
+    """By the rules of the kernel. ctypes gives Python's lock back while the C function runs, so
+    threads run side by side.
+    """
+    call, table = C_FUNCTION(target.address), target.table.ctypes.data
     row, at = 8 * x.shape[1], (x.ctypes.data, grad.ctypes.data, logp.ctypes.data)
+    mark = logp.view(np.int64)
 
     def work(start: int, stop: int) -> None:
+        mark[start:stop] = UNWRITTEN
         for i in range(start, stop):
             code = call(at[0] + row * i, at[1] + row * i, at[2] + 8 * i, table)
-            if code == RAISED:
+            if mark[i] == UNWRITTEN or code not in (SUCCESS, NOT_FINITE):
                 raise target.error_at(x[i])
-            if code != FINE:
+            if code == NOT_FINITE:
                 logp[i] = -np.inf
+        logp[start:stop][np.isnan(logp[start:stop])] = -np.inf
 
     return work
 
