@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.compile.mode import Mode
 from pytensor.graph import clone_replace
 
 from mjhmc_numba.pymc.density import ModelDensity
@@ -15,6 +16,8 @@ from mjhmc_numba.pymc.graph import expansion_graph
 from mjhmc_numba.pymc.layout import Layout
 
 __all__ = ["unconstrain"]
+
+AS_IT_IS = Mode(linker="py", optimizer=None)
 
 
 def unconstrain(density: ModelDensity, posterior: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -62,11 +65,12 @@ def unconstrain(density: ModelDensity, posterior: Mapping[str, np.ndarray]) -> n
 def _transformed(density: ModelDensity, posterior, wanted: list) -> dict[str, np.ndarray]:
     """Value variables (chain, draw, ...) by name, from the variables that they transform."""
     model = density.model
-    sources = [rv for rv in model.free_RVs if rv.name in posterior]
-    arrays = {rv.name: np.asarray(posterior[rv.name]) for rv in sources}
     outputs = [
         model.rvs_to_transforms[rv].forward(rv, *rv.owner.inputs).astype("float64") for rv in wanted
     ]
+    sources = [rv for rv in model.free_RVs if rv.name in posterior]
+    arrays = {rv.name: np.asarray(posterior[rv.name]) for rv in sources}
+    shape = next(iter(arrays.values())).shape[:2]
     # The variables themselves are random: plain inputs of their types take their places.
     plain = {rv: rv.type(name=rv.name) for rv in sources}
     outputs = clone_replace(outputs, plain, rebuild_strict=False)
@@ -77,11 +81,11 @@ def _transformed(density: ModelDensity, posterior, wanted: list) -> dict[str, np
         tuple(v.dtype for v in inputs),
     )
     graph = expansion_graph(model, inputs, layout, [pt.as_tensor(out) for out in outputs])
-    shape = next(iter(arrays.values())).shape[:2]
     flat = np.concatenate([a.reshape(shape[0] * shape[1], -1) for a in arrays.values()], axis=1)
     data = [density.data_value(source) for source in graph.sources]
     with np.errstate(all="ignore"):
-        results = make_runner(density, graph)(flat.astype(float), data)
+        # Used once: what rewriting the graph would save is less than it costs.
+        results = make_runner(density, graph, mode=AS_IT_IS)(flat.astype(float), data)
     return {
         model.rvs_to_values[rv].name: result.reshape(*shape, *result.shape[1:])
         for rv, result in zip(wanted, results, strict=True)

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from mjhmc_numba.estimates.error import monte_carlo_error
+from mjhmc_numba.estimates.error import standard_error
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError
 from mjhmc_numba.estimates.features import Whitening
 
@@ -103,7 +103,7 @@ def check_identity(y: np.ndarray, u: np.ndarray, grads: np.ndarray, names: Seque
 
 
 def _z(values: np.ndarray) -> np.ndarray:
-    error, _ = monte_carlo_error(values)
+    error, _ = standard_error(values)
     mean = np.abs(values.mean(axis=(0, 1)))
     rounding = 1e-12 * np.abs(values).max(axis=(0, 1))
     return mean / np.maximum(np.maximum(error, rounding), 1e-300)

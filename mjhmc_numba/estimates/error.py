@@ -3,10 +3,11 @@ r"""Monte Carlo errors of averages over correlated draws, and how heavy tails ar
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["monte_carlo_error", "tail_index"]
+__all__ = ["MonteCarloError", "monte_carlo_error", "standard_error", "tail_index"]
 
 LONGEST_LAG = 512  # autocorrelations beyond it are those of chains that have not mixed
 
@@ -30,21 +31,20 @@ def _autocovariance(values: np.ndarray, lags: int) -> np.ndarray:
     return np.fft.irfft(power, n=size, axis=0)[:lags] / n
 
 
-def monte_carlo_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def standard_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Standard error of the mean over chains and draws, and the effective number of draws.
 
     Autocorrelations by Geyer's (1992) initial monotone sequence over all chains, against a
-    variance that includes the one between chains, as in Vehtari et al. (2021), without ranks. Where
-    a few extreme draws make most of the error, it is larger, such that the mean and 1.96 errors
-    are still an interval of 95 %.
+    variance that includes the one between chains, as in Vehtari et al. (2021), without ranks.
 
     Parameters
     ----------
-    values : (chain, draw, k)
+    values : (chain, draw, k) array
 
     Returns
     -------
-    (k,) and (k,); 0 and all draws where nothing varies
+    error, size : (k,) array
+        0 and all draws where nothing varies.
     """
     chains, n, k = values.shape
     lags = min(n, LONGEST_LAG)
@@ -63,8 +63,39 @@ def monte_carlo_error(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Draws that alternate are worth more than independent ones; how much more is hard to know.
     time = np.maximum(time, 1.0 / math.log10(max(chains * n, 11)))
     size = np.where(varies, chains * n / time, float(chains * n))
-    error = np.sqrt(np.where(varies, total, 0.0) / size) * _inflation(values)
-    return np.hypot(error, _unseen(values, size)), size
+    return np.sqrt(np.where(varies, total, 0.0) / size), size
+
+
+class MonteCarloError(NamedTuple):
+    """Of averages over chains and draws.
+
+    Parameters
+    ----------
+    error : (k,) array
+    size : (k,) array
+        Effective number of draws.
+    tail : (k,) array
+        Shape of the tails, see `tail_index`.
+    """
+
+    error: np.ndarray
+    size: np.ndarray
+    tail: np.ndarray
+
+
+def monte_carlo_error(values: np.ndarray) -> MonteCarloError:
+    """Errors of which 1.96 make an interval of 95 %, whatever the tails.
+
+    The standard error, and larger where a few extreme draws make most of it.
+
+    Parameters
+    ----------
+    values : (chain, draw, k) array
+    """
+    error, size = standard_error(values)
+    tail = tail_index(values.reshape(-1, values.shape[2]))
+    error = np.hypot(error * _inflation(values), _unseen(values, size, tail))
+    return MonteCarloError(error, size, tail)
 
 
 def _inflation(values: np.ndarray) -> np.ndarray:
@@ -87,15 +118,15 @@ def _inflation(values: np.ndarray) -> np.ndarray:
     return np.interp(1.0 / freedom, 1.0 / FREEDOM[::-1], T_QUANTILE[::-1]) / T_QUANTILE[-1]
 
 
-def _unseen(values: np.ndarray, size: np.ndarray) -> np.ndarray:
+def _unseen(values: np.ndarray, size: np.ndarray, tail: np.ndarray) -> np.ndarray:
     """(k,): what draws more extreme than any that was seen may add to the mean.
 
     The largest deviation is exceeded once in so many effective draws, and then on average by
     shape / (1 - shape) of itself where the tail is that of a Pareto distribution.
     """
-    flat = values.reshape(-1, values.shape[2])
-    largest = np.abs(flat - flat.mean(axis=0)).max(axis=0)
-    shape = np.clip(tail_index(flat), 0.0, 0.99)
+    mean = values.mean(axis=(0, 1))
+    largest = np.maximum(values.max(axis=(0, 1)) - mean, mean - values.min(axis=(0, 1)))
+    shape = np.clip(tail, 0.0, 0.99)
     return np.minimum(shape / (1.0 - shape), MOST_UNSEEN) * largest / size
 
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.estimates import checks
-from mjhmc_numba.estimates.error import monte_carlo_error, tail_index
+from mjhmc_numba.estimates.error import monte_carlo_error
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError
 from mjhmc_numba.estimates.features import Whitening
 from mjhmc_numba.estimates.fit import deal_folds, residuals
@@ -171,8 +171,7 @@ def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
     """Of functions (chain, draw, k) of unit scale: sharpened, where that is an improvement."""
     shape = f.shape
     flat = f.reshape(-1, shape[2])
-    error, ess = monte_carlo_error(f)
-    tail = tail_index(flat)
+    error, ess, tail = monte_carlo_error(f)
     best, sharp = np.inf, None
     fold = deal_folds(*shape[:2]).ravel()
     for y, u in systems:
@@ -183,8 +182,7 @@ def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
     mean = flat.mean(axis=0)
     if sharp is None:
         return _Averages(mean, error, np.ones_like(mean), ess, tail)
-    sharp_error, _ = monte_carlo_error(sharp.reshape(shape))
-    sharp_error = np.maximum(sharp_error, ROUNDING)
+    sharp_error = np.maximum(monte_carlo_error(sharp.reshape(shape)).error, ROUNDING)
     better = (sharp_error < error) & (tail <= checks.heavy_tail(ess))
     gain = np.where(better, (error / sharp_error) ** 2, 1.0)
     mean = np.where(better, sharp.mean(axis=0), mean)

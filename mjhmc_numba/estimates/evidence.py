@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.estimates.checks import check_arrays
-from mjhmc_numba.estimates.error import monte_carlo_error
+from mjhmc_numba.estimates.error import standard_error
 from mjhmc_numba.estimates.errors import OverlapError
 from mjhmc_numba.estimates.features import Whitening
 from mjhmc_numba.estimates.gradients import evaluate
@@ -127,7 +127,7 @@ def _bridge(at_draws: np.ndarray, at_proposals: np.ndarray, size: float) -> Evid
         if abs(step) < 1e-10:
             break
     error_above = above.std(ddof=1) / math.sqrt(m) / max(above.mean(), 1e-300)
-    error_below, _ = monte_carlo_error(below[:, :, None])
+    error_below, _ = standard_error(below[:, :, None])
     error = math.hypot(error_above, float(error_below[0]) / max(below.mean(), 1e-300))
     return Evidence(log_z, error, float(below.mean()))
 
@@ -199,7 +199,7 @@ def _one_way(x_fit, g_fit, x_used, logp, rng) -> Evidence:
     if not np.isfinite(lowest):
         raise OverlapError("The density is not finite at some of the draws: are they of it?")
     at_proposals = np.where(np.isfinite(at_proposals), at_proposals, -1e300)
-    _, size = monte_carlo_error(np.tanh((at_draws - np.median(at_draws)) / 10.0)[:, :, None])
+    _, size = standard_error(np.tanh((at_draws - np.median(at_draws)) / 10.0)[:, :, None])
     return _bridge(at_draws, at_proposals, float(min(size[0], at_draws.size)))
 
 
