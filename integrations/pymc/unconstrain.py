@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.logprob.transforms import LogTransform
 from pytensor.compile.mode import Mode
 from pytensor.graph import clone_replace
 
@@ -43,8 +44,7 @@ def unconstrain(density: ModelDensity, posterior: Mapping[str, np.ndarray]) -> n
     values = {
         name: np.asarray(posterior[name], float) for name in layout.names if name in posterior
     }
-    if missing:
-        values |= _transformed(density, posterior, [variables[name] for name in missing])
+    values |= _value_variables(density, posterior, [variables[name] for name in missing])
     shape = next(iter(values.values())).shape[:2]
     draws = np.empty((*shape, layout.ndim))
     for name, part, inner in zip(layout.names, layout.slices, layout.shapes, strict=True):
@@ -62,8 +62,21 @@ def unconstrain(density: ModelDensity, posterior: Mapping[str, np.ndarray]) -> n
     return draws
 
 
-def _transformed(density: ModelDensity, posterior, wanted: list) -> dict[str, np.ndarray]:
+def _value_variables(density: ModelDensity, posterior, wanted: list) -> dict[str, np.ndarray]:
     """Value variables (chain, draw, ...) by name, from the variables that they transform."""
+    model = density.model
+    values, rest = {}, []
+    for rv in wanted:
+        if type(model.rvs_to_transforms[rv]) is LogTransform:  # needs no graph
+            with np.errstate(all="ignore"):
+                values[model.rvs_to_values[rv].name] = np.log(np.asarray(posterior[rv.name]))
+        else:
+            rest.append(rv)
+    return values | (_transformed(density, posterior, rest) if rest else {})
+
+
+def _transformed(density: ModelDensity, posterior, wanted: list) -> dict[str, np.ndarray]:
+    """The same through PyTensor, for any transform."""
     model = density.model
     outputs = [
         model.rvs_to_transforms[rv].forward(rv, *rv.owner.inputs).astype("float64") for rv in wanted
