@@ -43,7 +43,7 @@ class _Moments(NamedTuple):
     gram: np.ndarray
     cross: np.ndarray
     square: np.ndarray
-    count: int
+    draws: int
 
     @classmethod
     def of(cls, phi: np.ndarray, f: np.ndarray) -> _Moments:
@@ -67,7 +67,7 @@ def _solve(folds: Sequence[_Moments], size: int, ridge: float) -> np.ndarray:
     for m in folds[1:]:
         gram += m.gram[:size, :size]
         cross += m.cross[:size]
-    gram[np.diag_indices(size)] += ridge * sum(m.count for m in folds)
+    gram[np.diag_indices(size)] += ridge * sum(m.draws for m in folds)
     return np.linalg.solve(gram, cross)
 
 
@@ -84,6 +84,7 @@ class _Fit:
 
     def __init__(self, folds: dict[int, _Moments], sizes: Sequence[int]):
         self.folds = folds
+        self.functions = next(iter(folds.values())).square.size
         self.candidates = [(size, NO_RIDGE) for size in sizes[:-1]]
         self.candidates += [(sizes[-1], ridge) for ridge in RIDGES]
         self._solved = cache(self._solve)
@@ -96,10 +97,12 @@ class _Fit:
         function by leaving out one more fold after the other.
         """
         train = frozenset(self.folds) - {fold}
-        left = [sum(self.folds[k].square for k in train)]  # without any feature
-        for c in range(len(self.candidates)):
-            left.append(sum(self.folds[k].square_left(self._solved(train - {k}, c)) for k in train))
-        best = np.argmin(left, axis=0)
+        left = np.zeros((1 + len(self.candidates), self.functions))
+        for k in train:
+            left[0] += self.folds[k].square  # without any feature
+            for c in range(len(self.candidates)):
+                left[1 + c] += self.folds[k].square_left(self._solved(train - {k}, c))
+        best = left.argmin(axis=0)
         beta = np.zeros((self.candidates[-1][0], best.size))
         for c in np.unique(best[best > 0]) - 1:
             chosen = best == c + 1
