@@ -3,13 +3,14 @@ r"""Sharper answers from the same draws.
 Every draw comes with its gradient, and Stein's identity makes functions with mean zero of it:
 control variates for any posterior expectation. `estimate` returns means, standard deviations,
 covariances and probabilities with Monte Carlo errors and the gain over plain averages;
-`log_marginal_likelihood` the evidence.
+`log_marginal_likelihood` the evidence; `refine` draws in rounds until an error is small enough.
 """
 
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError, OverlapError
 from mjhmc_numba.estimates.estimate import estimate
 from mjhmc_numba.estimates.evidence import Evidence, log_marginal_likelihood
 from mjhmc_numba.estimates.gradients import evaluate
+from mjhmc_numba.estimates.rounds import Refined, Round, refine
 from mjhmc_numba.estimates.table import Estimates
 
 __all__ = [
@@ -18,7 +19,10 @@ __all__ = [
     "Evidence",
     "IdentityError",
     "OverlapError",
+    "Refined",
+    "Round",
     "estimate",
     "evaluate",
     "log_marginal_likelihood",
+    "refine",
 ]
