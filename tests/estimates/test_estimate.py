@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from mjhmc_numba import Reparametrisation, targets
+from mjhmc_numba import Reparametrisation, sample, targets
 from mjhmc_numba.estimates import EstimateError, estimate
 from tests.estimates.known import COVARIANCE, TARGETS, exact_chains
 
@@ -105,6 +105,14 @@ def test_gradients_come_from_the_density_if_not_given(seeds):
     np.testing.assert_array_equal(estimate(x, density=target).mean, estimate(x, g).mean)
     with pytest.raises(EstimateError, match="or the density"):
         estimate(x)
+
+
+def test_a_result_brings_its_names_and_coordinates(seeds):
+    target = targets.funnel(5, 1.0)
+    result = sample(target, draws=500, tune=500, seed=seeds(43), progress=False)
+    found = estimate(result, density=target)
+    assert found.names == result.names
+    assert np.max(np.abs(found.mean) / found.mcse_mean) < 5
 
 
 def test_in_better_coordinates_the_gain_is_larger(seeds):

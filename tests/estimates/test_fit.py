@@ -64,3 +64,13 @@ def test_a_function_in_the_span_of_the_features_is_explained_wholly(d, seeds):
     f = np.stack([y[:, 0] + 0.5 * y[:, 1], y[:, 2] ** 2 - 1], axis=1)
     left = residuals(y, u, f, deal_folds(4, 1000).ravel())
     assert left.std(axis=0).max() < (1e-8 if d == 3 else 0.03)
+
+
+def test_with_more_dimensions_than_a_regression_takes_functions_find_their_own(seeds):
+    rng = np.random.default_rng(seeds(16))
+    y = rng.normal(size=(1200, 300))
+    f = np.concatenate([y, y**2 - 1], axis=1)
+    left = residuals(y, -y, f, deal_folds(4, 300).ravel())
+    share = left.var(axis=0) / f.var(axis=0)
+    assert np.median(share[:300]) < 1e-3
+    assert np.max(share) < 1.05
