@@ -6,6 +6,7 @@ beside other step methods; and `sample`, whole chains in native code, which is q
 
 from mjhmc_numba.pymc.compare import Comparison, compare
 from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.estimates import estimates, log_marginal_likelihood
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile, sample  # noqa: A004
 from mjhmc_numba.pymc.step import MJHMC
@@ -19,5 +20,7 @@ __all__ = [
     "Sampling",
     "compare",
     "compile",
+    "estimates",
+    "log_marginal_likelihood",
     "sample",
 ]

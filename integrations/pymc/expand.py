@@ -18,7 +18,7 @@ from mjhmc_numba.pymc.errors import ExpansionError, UnknownVariableError
 from mjhmc_numba.pymc.graph import PureGraph, expansion_graph
 from mjhmc_numba.pymc.native_loop import VARYING_SHAPE, NativeLoop
 
-__all__ = ["Expansion"]
+__all__ = ["Expansion", "make_runner"]
 
 # Bytes of output between two looks at the keyboard and at the progress; bounds what NumPy
 # needs for intermediate results.
@@ -131,15 +131,13 @@ class Expansion:
         outputs = [by_name[name] for name in self._computed]
         graph = expansion_graph(density.model, density.value_vars, density.layout, outputs)
         self._sources = graph.sources
-        self._runner = None if _has_loops(graph) else _vectorised_runner(density.model, graph)
-        if self._runner is None:
-            self._runner = _compiled_runner(density, graph)
+        self._runner = make_runner(density, graph)
 
 
 class _Vectorised:
     """NumPy on many draws at once."""
 
-    def __init__(self, model, graph: PureGraph):
+    def __init__(self, model, graph: PureGraph, mode):
         draws = pt.TensorType("float64", shape=(None, graph.x.type.shape[0]))("draws")
         outputs = vectorize_graph(graph.outputs, {graph.x: draws})
         # What does not depend on x has not become an array of draws.
@@ -148,7 +146,7 @@ class _Vectorised:
             for batched, single in zip(outputs, graph.outputs, strict=True)
         ]
         batched = PureGraph(draws, graph.arrays, graph.sources, outputs)
-        self._function = batched.compile(model, mode=PYTHON_MODE)
+        self._function = batched.compile(model, mode=mode)
 
     def __call__(self, draws, arrays) -> list[np.ndarray]:
         results = self._function(draws, *arrays)
@@ -173,12 +171,18 @@ class _OneByOne:
         return [np.stack(column) for column in columns]
 
 
-def _vectorised_runner(model, graph: PureGraph):
+def make_runner(density: ModelDensity, graph: PureGraph, mode=PYTHON_MODE) -> Callable:
+    """(vectors (n, ...), arrays) -> outputs of the graph for each of them."""
+    runner = None if _has_loops(graph) else _vectorised_runner(density.model, graph, mode)
+    return runner if runner is not None else _compiled_runner(density, graph)
+
+
+def _vectorised_runner(model, graph: PureGraph, mode):
     """All draws at once; None where PyTensor cannot vectorise an operation (it raises any of
     these then), and the caller compiles the graph for one draw instead: the same values.
     """
     try:
-        return _Vectorised(model, graph)
+        return _Vectorised(model, graph, mode)
     except (NotImplementedError, TypeError, ValueError):
         return None
 

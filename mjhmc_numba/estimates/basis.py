@@ -1,0 +1,116 @@
+"""Which features a regression gets: all of low degree where they are few, else those that pay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mjhmc_numba.estimates.features import monomials, stein_features
+from mjhmc_numba.estimates.regression import Moments, solve
+
+__all__ = ["Features", "all_features", "some_features"]
+
+ALL_PAIRS = 330  # features up to which all of degree 2 are used (24 dimensions)
+ALL_TRIPLES = 300  # and all of degree 3 (10 dimensions)
+SOME_PAIRS = 128  # products of two dimensions, where not all are used
+SKETCH = 12  # combinations of what is left of all functions, by which products are sought
+STEEP = 0.2  # share of a function's variance that is linear, for its own direction to count
+FIRST_RIDGE = 3e-3  # per draw, of the regressions that find what pays
+
+
+class Features(NamedTuple):
+    """Features (p, n) of unit mean square, and how many of the first make a smaller set each."""
+
+    values: np.ndarray
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, parts: Sequence[np.ndarray]) -> Features:
+        values = np.concatenate(parts)
+        rms = np.sqrt(np.einsum("ij,ij->i", values, values) / values.shape[1])
+        values /= np.where(rms > 0, rms, 1.0)[:, None]
+        return cls(values, sorted({*np.cumsum([len(part) for part in parts]).tolist()}))
+
+    def moments(self, f: np.ndarray, folds: dict[int, slice]) -> dict[int, Moments]:
+        """Of each of some folds."""
+        return {k: Moments.of(self.values[:, part], f[:, part]) for k, part in folds.items()}
+
+
+def all_features(y: np.ndarray, u: np.ndarray, most: int) -> Features | None:
+    """All of degree 1 and 2, and 3 where they are few; None if there are too many."""
+    d = len(y)
+    if d + d * (d + 1) // 2 > min(ALL_PAIRS, most):
+        return None
+    parts = [u, stein_features(y, u, monomials(d, 2))]
+    triples = d * (d + 1) * (d + 2) // 6
+    if sum(map(len, parts)) + triples <= min(ALL_TRIPLES, most):
+        parts.append(stein_features(y, u, monomials(d, 3)))
+    return Features.of(parts)
+
+
+def some_features(y, u, f, folds: dict[int, slice], most: int) -> Features:
+    """Degree 1, and what of degree 2 pays on the draws of some folds: squares along the direction
+    in which a function is steepest, squares of each dimension, and the products of two
+    dimensions that go with what is left of the functions.
+    """
+    if len(y) > most:
+        kept = _paying_dimensions(y, u, f, folds, most // 2)
+        y, u = y[kept], u[kept]
+    d = len(y)
+    linear = Features.of([u])
+    beta = solve([*linear.moments(f, folds).values()], d, FIRST_RIDGE)
+    train = np.concatenate([np.arange(part.start, part.stop) for part in folds.values()])
+    rest = f[:, train] - beta.T @ linear.values[:, train]
+    steep = rest.var(axis=1) < (1.0 - STEEP) * f[:, train].var(axis=1)
+    directions = _distinct(beta.T[steep])[: max(most - d, 0) // 2]
+    parts = [u, stein_features(directions @ y, directions @ u, _diagonal(len(directions)))]
+    if 2 * d + len(directions) <= most:
+        parts.append(stein_features(y, u, _diagonal(d)))
+    room = min(SOME_PAIRS, most - sum(map(len, parts)))
+    if room > 0:
+        pairs = _paying_pairs(y[:, train], u[:, train], rest, room)
+        parts.append(stein_features(y, u, pairs))
+    both = np.concatenate(parts[1:])
+    return Features.of([u, both]) if len(both) else linear
+
+
+def _paying_dimensions(y, u, f, folds: dict[int, slice], room: int) -> np.ndarray:
+    """Those whose features of degree 1 or 2 correlate most with any of the functions."""
+    score = np.zeros(len(u))
+    for features in (u, 1.0 + y * u):
+        product, square = np.zeros((len(u), len(f))), np.zeros((len(u), 1))
+        for part in folds.values():
+            product += features[:, part] @ f[:, part].T
+            square += np.einsum("ij,ij->i", features[:, part], features[:, part])[:, None]
+        score = np.maximum(score, (product**2 / np.where(square > 0, square, np.inf)).max(axis=1))
+    return np.sort(np.argsort(-score)[: max(room, 1)])
+
+
+def _diagonal(d: int) -> np.ndarray:
+    return np.repeat(np.arange(d)[:, None], 2, axis=1)
+
+
+def _distinct(directions: np.ndarray) -> np.ndarray:
+    """Unit vectors along those that are no multiples of others and no axes."""
+    unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    unit = unit[np.abs(unit).max(axis=1, initial=0.0) < 0.999]
+    likeness = np.triu(np.abs(unit @ unit.T), 1)
+    return unit[likeness.max(axis=0, initial=0.0) < 0.999]
+
+
+def _paying_pairs(y: np.ndarray, u: np.ndarray, rest: np.ndarray, room: int) -> np.ndarray:
+    """(m, 2): pairs of dimensions whose features correlate most with what is left."""
+    rest = rest - rest.mean(axis=1, keepdims=True)
+    spread = rest.std(axis=1, keepdims=True)
+    rest /= np.where(spread > 0, spread, np.inf)
+    if len(rest) > SKETCH:
+        rest = np.linalg.eigh(rest @ rest.T)[1][:, -SKETCH:].T @ rest
+    score = np.zeros((len(y), len(y)))
+    for row in rest:
+        product = (y * row) @ u.T
+        score += (product + product.T) ** 2
+    i, j = np.triu_indices(len(score), 1)
+    best = np.argsort(-score[i, j])[:room]
+    return np.stack([i[best], j[best]], axis=1)

@@ -1,0 +1,219 @@
+r"""Expectations from draws and gradients, sharper than averages of the draws.
+
+For any coefficients the control variates :math:`\phi = \Delta f + \nabla f \cdot \nabla\log\pi`
+have mean zero, so :math:`g - \beta\cdot\phi` has the mean of g; regression finds coefficients that
+leave little of its variance (Assaraf and Caffarel 1999; Mira, Solgi and Imparato 2013; Oates,
+Girolami and Chopin 2017; South et al. 2022, 2023). No further gradient is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mjhmc_numba.coordinates import Reparametrisation
+from mjhmc_numba.estimates import checks
+from mjhmc_numba.estimates.error import monte_carlo_error
+from mjhmc_numba.estimates.errors import EstimateError, IdentityError
+from mjhmc_numba.estimates.features import Whitening
+from mjhmc_numba.estimates.fit import deal_folds, residuals
+from mjhmc_numba.estimates.functions import Functions, as_columns
+from mjhmc_numba.estimates.gradients import evaluate
+from mjhmc_numba.estimates.table import Estimates
+from mjhmc_numba.results import Result
+
+__all__ = ["estimate"]
+
+ROUNDING = 4 * np.finfo(float).eps
+MOST_COVARIANCES = 40
+CAREFUL = 1e-3  # of the log residual variance: what other coordinates must bring
+
+
+class _Averages(NamedTuple):
+    """Of standardised functions: mean, its error, gain, effective draws, shape of the tails."""
+
+    mean: np.ndarray
+    error: np.ndarray
+    gain: np.ndarray
+    ess: np.ndarray
+    tail: np.ndarray
+
+
+def estimate(
+    draws: np.ndarray | Result,
+    grads: np.ndarray | None = None,
+    functions: Functions = None,
+    *,
+    density=None,
+    names: Sequence[str] | None = None,
+    covariances: bool = False,
+    reparametrisation: Reparametrisation | None = None,
+    if_refused: str = "raise",
+    cores: int | None = None,
+) -> Estimates:
+    """Means and standard deviations of functions of the draws, with Monte Carlo errors.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d) array or Result
+        Of any sampler, unweighted, on all of space (variables with bounds transformed).
+    grads : (chain, draw, d) array, optional
+        Gradients of the log density there; computed from `density` if not given.
+    functions : None, array, callable, or mapping of names to these
+        See `as_columns`; the draws themselves by default.
+    density : Target or callable, optional
+        See `evaluate`. With it, walls are looked for as well.
+    names : sequence of str, optional
+        Of the dimensions.
+    covariances : bool
+        Whether to estimate the covariances of all functions too.
+    reparametrisation : Reparametrisation, optional
+        Used where it brings more than the coordinates of the draws; that of the first chain for
+        a `Result`.
+    if_refused : {"raise", "plain"}
+        What to do where Stein's identity does not hold: raise `IdentityError`, or return plain
+        averages with the sentence in `refused`.
+    cores : int, optional
+        Threads for gradients.
+
+    Returns
+    -------
+    Estimates
+    """
+    if if_refused not in ("raise", "plain"):
+        raise EstimateError(f'if_refused is "raise" or "plain", not {if_refused!r}.')
+    if isinstance(draws, Result):
+        names = draws.names if names is None else names
+        reparametrisation = reparametrisation or draws.tuned[0].reparametrisation
+        draws = draws.draws
+    draws = np.asarray(draws, dtype=float)
+    if grads is None:
+        if density is None:
+            raise EstimateError("Give the gradients at the draws, or the density.")
+        _, grads = evaluate(density, draws, cores)
+    grads = np.asarray(grads, dtype=float)
+    checks.check_arrays(draws, grads)
+    names = [f"x[{j}]" for j in range(draws.shape[2])] if names is None else list(names)
+    values, columns = as_columns(functions, draws, names)
+    if covariances and len(columns) > MOST_COVARIANCES:
+        raise EstimateError(
+            f"Covariances of {len(columns)} functions are too many; choose {MOST_COVARIANCES}."
+        )
+    # Small matrices: more threads would wait for each other longer than they work.
+    with threadpool_limits(1, user_api="blas"):
+        refused, whitened = "", []
+        try:
+            whitened = _whitened(draws, grads, density, names, reparametrisation)
+        except IdentityError as error:
+            if if_refused == "raise":
+                raise
+            refused = str(error)
+        return _tabulate(values, columns, whitened, refused, covariances)
+
+
+def _whitened(draws, grads, density, names, reparametrisation) -> list[tuple]:
+    """Checked y and u (n, d) in each system of coordinates."""
+    checks.check_gradients(draws, grads, names)
+    shape, d = draws.shape, draws.shape[2]
+    x, g = draws.reshape(-1, d), grads.reshape(-1, d)
+    whitening = Whitening.fit(x, g)
+    y, u = whitening.apply(x, g)
+    checks.check_identity(y.reshape(shape), u.reshape(shape), grads, names)
+    if density is not None:
+        checks.check_walls(lambda p: evaluate(density, p, 1)[0], x, y, whitening, names)
+    systems = [(y, u)]
+    if reparametrisation is not None:
+        z, gz = reparametrisation.to_z(x), reparametrisation.gradient_to_z(x, g)
+        systems.append(Whitening.fit(z, gz).apply(z, gz))
+    return systems
+
+
+def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estimates:
+    """Averages of the functions, of their squares and products, put together."""
+    q = len(names)
+    finite = np.isfinite(values).all(axis=(0, 1))
+    values = np.where(finite, values, 0.0)
+    centre, scale = values.mean(axis=(0, 1)), values.std(axis=(0, 1))
+    varies = scale > ROUNDING * np.abs(centre)
+    z = (values - centre) / np.where(varies, scale, np.inf)
+    i, j = np.triu_indices(q, 1) if covariances else (np.zeros(0, int),) * 2
+    products = z[:, :, i] * z[:, :, j]
+    level = products.mean(axis=(0, 1))
+    a = _average(np.concatenate([z, z**2 - 1.0, products - level], axis=2), systems)
+    rounding = ROUNDING * (1.0 + np.abs(centre) / np.where(varies, scale, 1.0))
+    error = np.where(varies, np.maximum(a.error[:q], rounding), 0.0)
+    # About the plain mean the square is too large by how far that is from the mean.
+    variance = 1.0 + a.mean[q : 2 * q] - a.mean[:q] ** 2 + a.error[:q] ** 2
+    variance = np.where(variance > 0, variance, 1.0)
+    error_sd = np.hypot(a.error[q : 2 * q], 2 * a.mean[:q] * a.error[:q]) / (2 * np.sqrt(variance))
+    error_sd = np.where(varies, np.maximum(error_sd, ROUNDING), 0.0)
+    too_heavy = a.tail > checks.heavy_tail(a.ess)
+    heavy, heavy_square = too_heavy[:q], too_heavy[q : 2 * q]
+    return Estimates(
+        names=names,
+        mean=np.where(finite, centre + scale * a.mean[:q], np.nan),
+        sd=np.where(finite, scale * np.sqrt(variance), np.nan),
+        mcse_mean=np.where(finite & ~heavy, scale * error, np.nan),
+        mcse_sd=np.where(finite & ~heavy & ~heavy_square, scale * error_sd, np.nan),
+        gain=np.where(finite & varies, a.gain[:q], 1.0),
+        gain_sd=np.where(finite & varies, a.gain[q : 2 * q], 1.0),
+        ess=np.where(finite, a.ess[:q], np.nan),
+        notes=_notes(names, finite, heavy, heavy_square, a.tail),
+        refused=refused,
+        **_covariances(a, i, j, level, scale, variance, error_sd) if covariances else {},
+    )
+
+
+def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
+    """Of functions (chain, draw, k) of unit scale: sharpened, where that is an improvement."""
+    shape = f.shape
+    flat = f.reshape(-1, shape[2])
+    error, ess, tail = monte_carlo_error(f)
+    best, sharp = np.inf, None
+    fold = deal_folds(*shape[:2]).ravel()
+    for y, u in systems:
+        left = residuals(y, u, flat, fold)
+        size = float(np.mean(np.log(left.var(axis=0) + 1e-30)))
+        if size < best - CAREFUL:
+            best, sharp = size, left
+    mean = flat.mean(axis=0)
+    if sharp is None:
+        return _Averages(mean, error, np.ones_like(mean), ess, tail)
+    sharp_error = np.maximum(monte_carlo_error(sharp.reshape(shape)).error, ROUNDING)
+    better = (sharp_error < error) & (tail <= checks.heavy_tail(ess))
+    gain = np.where(better, (error / sharp_error) ** 2, 1.0)
+    mean = np.where(better, sharp.mean(axis=0), mean)
+    return _Averages(mean, np.where(better, sharp_error, error), gain, ess, tail)
+
+
+def _covariances(a: _Averages, i, j, level, scale, variance, error_sd) -> dict[str, np.ndarray]:
+    """Symmetric matrices of covariances and their errors."""
+    q = len(scale)
+    covariance, error = np.diag(variance), np.diag(2 * np.sqrt(variance) * error_sd)
+    value = level + a.mean[2 * q :] - a.mean[i] * a.mean[j]
+    by_means = np.hypot(a.mean[i] * a.error[j], a.mean[j] * a.error[i])
+    covariance[i, j] = covariance[j, i] = value
+    error[i, j] = error[j, i] = np.hypot(a.error[2 * q :], by_means)
+    size = np.outer(scale, scale)
+    return {"covariance": covariance * size, "mcse_covariance": error * size}
+
+
+def _notes(names, finite, heavy, heavy_square, tail) -> dict[str, str]:
+    notes = {}
+    for k, name in enumerate(names):
+        if not finite[k]:
+            notes[name] = "some values are not finite."
+        elif heavy[k]:
+            notes[name] = (
+                f"its tails are so heavy (Pareto shape {tail[k]:.2f}) that these draws do not tell "
+                "the error of its mean; the plain average is given."
+            )
+        elif heavy_square[k]:
+            notes[name] = (
+                f"the tails of its square are so heavy (Pareto shape {tail[len(names) + k]:.2f}) "
+                "that these draws do not tell the error of its sd; the plain one is given."
+            )
+    return notes
