@@ -110,9 +110,14 @@ def unsettled(is_settled: bool) -> Finding | None:
     )
 
 
-def low_acceptance(mean: float) -> Finding | None:
-    """`mean`: acceptance rate of the first draws after the warm-up."""
-    if mean >= LOW_ACCEPTANCE:
+def low_acceptance(mean: float, integrator: str) -> Finding | None:
+    """`mean`: acceptance rate of the first draws after the warm-up.
+
+    That of a Gaussian independence proposal (the rotation) says how much the target differs from a
+    Gaussian, which no step size changes. It is used where it mixes best all the same; whether it
+    does is seen by `slow_mixing` and `stuck`.
+    """
+    if mean >= LOW_ACCEPTANCE or integrator == "rotation":
         return None
     return Finding(
         "acceptance",
@@ -235,7 +240,9 @@ def chain_findings(
         stuck(_first_above(stats["longest_stay"], STUCK_STAY)),
         capped(_first_above(stats["n_capped"], 0)),
         unsettled(tuned.settled),
-        low_acceptance(float(rates.mean())) if rates.size == ACCEPTANCE_DRAWS else None,
+        low_acceptance(float(rates.mean()), tuned.integrator)
+        if rates.size == ACCEPTANCE_DRAWS
+        else None,
         next(_energy_findings(stats), None),
         next(_mixing_findings(draws, names), None),
     ]

@@ -91,7 +91,8 @@ class Watch:
             self.tried += 1
             self.acceptance += acceptance
             if self.tried == ACCEPTANCE_DRAWS:
-                self._tell(low_acceptance(self.acceptance / ACCEPTANCE_DRAWS))
+                mean = self.acceptance / ACCEPTANCE_DRAWS
+                self._tell(low_acceptance(mean, tuned.integrator))
         self.energy.add(row[_ENERGY], row[_N_R])
         if "mixing" not in self.told:
             self._keep(x)

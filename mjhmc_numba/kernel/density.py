@@ -4,7 +4,7 @@
 
 It writes the gradient and the log density and returns SUCCESS, NOT_FINITE (the density is zero or
 not defined at x) or RAISED (stop). The kernel is compiled once, whatever the density; what the
-table holds is between the density and whoever made it (see `mjhmc_numba.density`).
+table holds is known to the density alone (see `mjhmc_numba.density`).
 
 A function that fails without a word must not pass for one that succeeded. A ctypes callback that
 lets an exception out returns whatever lies on the stack: 0, or the code of the call before. So
@@ -32,7 +32,8 @@ UNWRITTEN = 0x7FF8_6D6A_686D_6331
 def _define_checked_call(function: ir.Function) -> None:
     """The body of ``int64 f(address, x, grad, logp, table)``, which returns one of the codes."""
     word = ir.IntType(64)
-    # Its callers are compiled as if the density were called directly: no byte of theirs changes.
+    # Kept out of its callers: a larger body would change what LLVM inlines there, and with it which
+    # operations are fused or reordered: the rounding of draws.
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block())

@@ -5,12 +5,20 @@ from numba import njit
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
-from mjhmc_numba.diagnostics import diagnose
+from mjhmc_numba.diagnostics import LOW_ACCEPTANCE, diagnose
 from tests.api.densities import FIXED, log_gamma
 
 
 def test_a_good_run_is_not_warned_of():
     result = mj.sample(log_gamma, ndim=3, seed=6, draws=200, tune=300, progress=False)
+    assert result.warnings == []
+
+
+def test_an_independence_proposal_is_not_told_that_its_step_size_does_not_fit(seeds):
+    """It is accepted less than half the time, and makes independent draws all the same."""
+    result = mj.sample(targets.rough_well(2, 4.0), seed=seeds(71), progress=False)
+    assert all(tuned.integrator == "rotation" for tuned in result.tuned)
+    assert (result.stats["acceptance_rate"].mean(axis=1) < LOW_ACCEPTANCE).all()
     assert result.warnings == []
 
 

@@ -18,6 +18,7 @@ from tests.api.densities import (
     raises_beyond,
     scaled_normal,
 )
+from tests.same_bits import assert_same_stats
 
 # Runs are short here; whether their draws can be trusted is asserted elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
@@ -51,8 +52,7 @@ def test_other_processes_make_the_same_draws(pool, density, args, options):
     here = mj.sample(density, **options)
     there = mj.sample(density, executor=pool, **options)
     np.testing.assert_array_equal(there.draws, here.draws)
-    for name, values in here.stats.items():
-        np.testing.assert_array_equal(there.stats[name], values, err_msg=name)
+    assert_same_stats(there.stats, here.stats)
     if here.jumps is not None:
         for one, other in zip(there.jumps, here.jumps, strict=True):
             np.testing.assert_array_equal(one["x"], other["x"])

@@ -6,6 +6,7 @@ import pytest
 import mjhmc_numba as mj
 from mjhmc_numba import targets
 from tests.api.densities import FIXED, SHORT, log_gamma
+from tests.same_bits import assert_same_stats
 
 # Runs are short here; whether their draws can be trusted is asserted elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
@@ -13,9 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
 
 def assert_same(result, other):
     np.testing.assert_array_equal(result.draws, other.draws)
-    assert result.stats.keys() == other.stats.keys()
-    for name, values in result.stats.items():
-        np.testing.assert_array_equal(values, other.stats[name], err_msg=name)
+    assert_same_stats(result.stats, other.stats)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from mjhmc_numba.pymc.errors import (
 )
 from tests.integrations import models
 from tests.integrations.chains import FIXED
+from tests.same_bits import TIMINGS
 from tests.statistical.estimates import batch_z
 
 # PyTensor from pip says so when it compiles a matrix product.
@@ -37,7 +38,6 @@ SMALL = {
     "progressbar": False,
     "compute_convergence_checks": False,
 }
-TIMINGS = {"perf_counter_start", "perf_counter_diff", "process_time_diff"}
 ENDLESS = SMALL | {"draws": 3_000_000, "chains": 2}
 
 

@@ -60,6 +60,13 @@ def own_unbounded_g(t):
     return 0.5 * (np.sqrt(t) + min(1.0, t))
 
 
+def label(value):
+    """The id of a parametrised test: the same in every process, so functions by their names."""
+    if isinstance(value, dict):
+        return "-".join(getattr(v, "__name__", str(v)) for v in value.values())
+    return str(value)
+
+
 def skewed_target(ndim=3):
     return as_target(skewed, ndim, (np.linspace(1.0, 5.0, ndim),))
 

@@ -12,6 +12,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.process import Process, random_words
 from tests.kernel.processes import (
     COLUMN,
+    label,
     own_bounded_g,
     own_unbounded_g,
     run,
@@ -105,7 +106,7 @@ def test_the_comparison_of_laws_tells_other_rates(seeds, target):
         ({"rates": own_bounded_g, "rates_bound": 1.0, "clock": "poisson"}, 2 / 3),
         ({"rates": own_unbounded_g}, 1.0),
     ],
-    ids=str,
+    ids=label,
 )
 def test_moves_and_refreshes_are_poisson_on_a_flat_density(seeds, flat_target, chosen, rate):
     process = started(
@@ -121,7 +122,7 @@ def test_moves_and_refreshes_are_poisson_on_a_flat_density(seeds, flat_target, c
 
 
 @pytest.mark.parametrize(
-    ("chosen", "rings"), [({"rates": "metropolis"}, 1.0), ({"rates": "barker"}, 2.0)], ids=str
+    ("chosen", "rings"), [({"rates": "metropolis"}, 1.0), ({"rates": "barker"}, 2.0)], ids=label
 )
 def test_a_regular_clock_rings_at_equal_gaps(flat_target, chosen, rings):
     values = tuned(1, draw_interval=3.5, refresh_rate=1e-9)

@@ -14,6 +14,7 @@ from mjhmc_numba.process import Process
 from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     COLUMN,
+    label,
     own_bounded_g,
     run,
     settings,
@@ -34,7 +35,7 @@ SIMULATIONS = [
     {"rates": own_bounded_g, "rates_bound": 1.0},
     {"refine_levels": 3, "refine_threshold": 0.2},
 ]
-every_simulation = pytest.mark.parametrize("simulation", SIMULATIONS, ids=str)
+every_simulation = pytest.mark.parametrize("simulation", SIMULATIONS, ids=label)
 
 
 @njit

@@ -13,6 +13,7 @@ from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     EXACT_COLUMNS,
     dense_metric,
+    label,
     low_rank_metric,
     own_bounded_g,
     own_unbounded_g,
@@ -55,12 +56,6 @@ VARIATIONS = [
     {"refresh_alpha": 0.0, "step_jitter": 0.15, "refine_levels": 0},
     {"refresh_alpha": 0.7, "step_jitter": 0.0, "refine_levels": 4, "refine_threshold": 0.1},
 ]
-
-
-def label(value):
-    if isinstance(value, dict):
-        return "-".join(getattr(v, "__name__", str(v)) for v in value.values())
-    return str(value)
 
 
 def assert_equal_runs(kernel_draws, kernel_stats, twin):
