@@ -369,10 +369,6 @@ class Process:
         """Make the kernel come back at the next event; from any thread."""
         self.state["abort"] = 1
 
-    def clear_abort(self) -> None:
-        """Let a process that was aborted go on."""
-        self.state["abort"] = 0
-
     def visits(self) -> Visits:
         """The jump record since it was cleared, copied."""
         n = int(self["recorded"])

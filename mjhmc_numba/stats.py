@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mjhmc_numba.kernel import layout
 from mjhmc_numba.kernel.statistics import (
     COUNTED,
     READ,
@@ -18,7 +19,7 @@ from mjhmc_numba.kernel.statistics import (
 
 __all__ = ["COLUMN", "Rows", "STATISTICS", "Statistic", "by_name", "derive", "table"]
 
-COLUMN = {name: k for k, name in enumerate(STAT_NAMES)}
+COLUMN: dict[str, int] = dict(zip(STAT_NAMES, layout.COLUMN, strict=True))
 OF_KERNEL = tuple(row for row in STATISTICS if row.source in (COUNTED, READ))
 OF_TUNED = tuple(row for row in STATISTICS if row.source == TUNED)
 OF_CLOCK = tuple(row for row in STATISTICS if row.source == TIMED)

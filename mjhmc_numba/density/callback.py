@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections import deque
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -65,7 +66,8 @@ class PythonDensity:
         self._rejections, self._check_finite = rejections, check_finite
         self._lock = contextlib.nullcontext() if lock is None else lock
         self._vector = ctypes.c_double * ndim
-        self._raised: deque[tuple[np.ndarray, BaseException]] = deque(maxlen=KEPT_EXCEPTIONS)
+        self._raised: OrderedDict[bytes, BaseException] = OrderedDict()
+        self._keeping = threading.Lock()
         self._callback = C_FUNCTION(self._call)
         self.address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
@@ -76,11 +78,11 @@ class PythonDensity:
             ctypes.c_double.from_address(logp).value = -np.inf
             return NOT_FINITE
         except BaseException as error:  # a C caller cannot take it: keep it and say so
-            self._raised.append((self._at(x).copy(), error))
+            self._keep(self._at(x).tobytes(), error)
             return RAISED
 
     def _at(self, address: int) -> np.ndarray:
-        return np.frombuffer(self._vector.from_address(address))
+        return np.ctypeslib.as_array(self._vector.from_address(address))
 
     def _evaluate(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         with self._lock:
@@ -105,9 +107,18 @@ class PythonDensity:
             return NOT_FINITE
         return SUCCESS
 
+    def _keep(self, point: bytes, error: BaseException) -> None:
+        with self._keeping:  # a point that raises again takes no other's place
+            self._raised[point] = error
+            self._raised.move_to_end(point)
+            if len(self._raised) > KEPT_EXCEPTIONS:
+                self._raised.popitem(last=False)
+
     def error_at(self, x: np.ndarray) -> BaseException | None:
         """The exception that the last call at x raised."""
-        for point, error in reversed(list(self._raised)):
-            if np.allclose(point, x, rtol=ROUNDING, atol=ROUNDING, equal_nan=True):
+        with self._keeping:
+            kept = list(self._raised.items())
+        for point, error in reversed(kept):
+            if np.allclose(np.frombuffer(point), x, ROUNDING, ROUNDING, equal_nan=True):
                 return error
         return None

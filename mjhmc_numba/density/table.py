@@ -25,6 +25,9 @@ MAX_NDIM = 32
 # A record of the table, as C code sees it. Only the first `ndim` numbers of `shape` count.
 ENTRY = np.dtype([("address", np.int64), ("ndim", np.int64), ("shape", np.int64, (MAX_NDIM,))])
 
+# In bytes from the beginning of a record.
+_OFFSETS = {name: field[1] for name, field in (ENTRY.fields or {}).items()}
+
 
 class ArrayField(NamedTuple):
     """What machine code was compiled for: an array of this name, dtype and number of dimensions.
@@ -187,16 +190,17 @@ def array_of(typingctx, table, position, dtype, ndim):
             return builder.load(at)
 
         array = arrayobj.make_array(array_type)(context, builder)
-        at_shape = ENTRY.fields["shape"][1]
+        at_shape = _OFFSETS["shape"]
         shape = [number(at_shape + 8 * d) for d in range(array_type.ndim)]
         itemsize = context.get_constant(
             types.intp, context.get_abi_sizeof(context.get_data_type(array_type.dtype))
         )
-        strides, stride = [], itemsize
+        strides: list = []
+        stride = itemsize
         for length in reversed(shape):
             strides.insert(0, stride)
             stride = builder.mul(stride, length)
-        data = builder.inttoptr(number(ENTRY.fields["address"][1]), array.data.type)
+        data = builder.inttoptr(number(_OFFSETS["address"]), array.data.type)
         arrayobj.populate_array(array, data, shape, strides, itemsize, meminfo=None)
         return array._getvalue()
 

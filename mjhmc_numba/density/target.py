@@ -9,14 +9,14 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numba import cfunc, njit
+from numba import cfunc
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
 
 from mjhmc_numba.density.callback import PythonDensity
 from mjhmc_numba.density.signature import DENSITY, NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayField, ArrayTable
-from mjhmc_numba.density.wrapper import argument_names, density_source, guard_source, names_of
+from mjhmc_numba.density.wrapper import argument_names, density_source, names_of
 from mjhmc_numba.errors import SlowDensityWarning, TargetError
 
 __all__ = ["Target", "as_target"]
@@ -170,7 +170,12 @@ def _call_source(fields: Sequence[ArrayField]) -> str:
     """A number comes as a number, not as an array of no dimensions."""
     named = zip(argument_names(fields), fields, strict=True)
     values = [name if field.ndim else f"{name}[()]" for name, field in named]
-    return f"logp[0] = density({', '.join(['x', 'grad', *values])})"
+    return f"""
+try:
+    logp[0] = density({", ".join(["x", "grad", *values])})
+except Exception:
+    return {RAISED}
+"""
 
 
 def _c_function(density, fields: Sequence[ArrayField]):
@@ -190,11 +195,11 @@ def _c_function(density, fields: Sequence[ArrayField]):
 
 
 def _compile(density, fields: Sequence[ArrayField]):
+    # One function, and no guard around an `@njit` body: Numba holds the globals of every function
+    # that it compiles for others to call, and with them the density, until that function goes.
     names = names_of(fields) | {"density": density}
     exec(density_source(fields, _call_source(fields)), names)
-    names["body"] = njit(names["body"])
-    exec(guard_source(), names)
-    return cfunc(DENSITY)(names["guard"])
+    return cfunc(DENSITY)(names["body"])
 
 
 def _compiled_target(density, ndim, args, names) -> Target:

@@ -1,7 +1,7 @@
 """The text of C functions around compiled code, and what its names mean.
 
-A C function has a body, which finds its arrays in the table and calls the compiled code, and a
-guard, which lets no exception out.
+The body of a C function finds its arrays in the table and calls the compiled code. No exception
+may leave it: either the call catches its own, or a guard is put around the body.
 """
 
 from __future__ import annotations

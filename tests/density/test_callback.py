@@ -12,7 +12,7 @@ import mjhmc_numba as mj
 from mjhmc_numba.density.callback import KEPT_EXCEPTIONS, PythonDensity
 from mjhmc_numba.density.signature import C_FUNCTION, NOT_FINITE, RAISED, SUCCESS, evaluate
 from mjhmc_numba.density.table import ArrayTable
-from mjhmc_numba.kernel.layout import DENSITY_RAISED
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.warmup.tuner import first_guess
@@ -140,7 +140,7 @@ def test_the_kernel_stops_at_a_callback_that_fails_without_a_word(failing):
     rng = random_words(np.random.SeedSequence(1))
     process = Process(target, settings, first_guess(settings, 1), rng)
     process.start(np.array([0.5]))
-    draws, stats = np.empty((5, 1)), np.empty((5, 64))
+    draws, stats = np.empty((5, 1)), np.empty((5, len(STAT_NAMES)))
     assert process.run(draws, stats)[1] == DENSITY_RAISED
     assert isinstance(process.error(), mj.TargetError)
 

@@ -11,6 +11,7 @@ from numba.core import event
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
+from mjhmc_numba.stats import OF_CLOCK
 from tests.api.densities import FIXED, SHORT, log_gamma, log_gamma_in_python, scaled_normal
 from tests.api.monte_carlo import assert_moments
 
@@ -89,7 +90,10 @@ def test_a_python_density_makes_the_same_draws_and_is_warned_of_once():
     assert "log_gamma_in_python" in str(caught[0].message)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(slow.draws, fast.draws)
+    timings = {row.name for row in OF_CLOCK}
     for name, values in fast.stats.items():
+        if name in timings:
+            continue
         np.testing.assert_array_equal(slow.stats[name], values, err_msg=name)
 
 

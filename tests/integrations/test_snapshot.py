@@ -19,7 +19,11 @@ OPTIONS = {
     "progressbar": False,
     "compute_convergence_checks": False,
 }
-pytestmark = pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning"),
+    # PyTensor from pip says so when it compiles a product.
+    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
+]
 
 
 def line():

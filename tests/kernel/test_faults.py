@@ -149,7 +149,7 @@ def test_an_aborted_run_goes_on_as_if_it_had_not_been(simulation):
     assert status == INTERRUPTED
     assert filled < 40
     assert process.run(draws[filled:], columns[filled:]) == (0, INTERRUPTED)
-    process.clear_abort()
+    process.state["abort"] = 0
     assert process.run(draws[filled:], columns[filled:]) == (40 - filled, FINISHED)
     calls = 1000
     expected_draws, expected_columns = run(started(target, settings(**simulation), values, 5), 40)

@@ -13,6 +13,7 @@ CLOCKS = ("kernel/test_clocks.py",)
 REFINEMENT = ("kernel/test_refinement.py",)
 FAULTS = ("kernel/test_faults.py",)
 REPARAMETRISATION = ("kernel/test_reparametrisation.py",)
+LAYOUT = ("kernel/test_layout.py",)
 DISCRETE_HMC = ("paper/test_discrete_hmc.py",)
 
 
@@ -515,6 +516,28 @@ MUTANTS = (
         "acceptance = math.exp(min(0.0, ratio))",
         "acceptance = math.exp(min(0.0, 2.0 * ratio))",
         DISCRETE_HMC,
+    ),
+    # Memory.
+    Mutant(
+        "rows that do not begin cache lines",
+        "kernel/layout.py",
+        "unit = LINE if array.is_padded else 1\n",
+        "unit = 1\n",
+        LAYOUT,
+    ),
+    Mutant(
+        "arrays connected without a look",
+        "process.py",
+        "            layout.check_array(name, arrays[name], sizes)\n",
+        "            layout.ARRAYS[name].lengths(sizes)\n",
+        LAYOUT,
+    ),
+    Mutant(
+        "strides not checked",
+        "kernel/layout.py",
+        "if any(n > 1 and a != b for",
+        "if any(n > 1 and a < 0 * b for",
+        LAYOUT,
     ),
     # Reparametrisations.
     Mutant(

@@ -38,6 +38,7 @@ TESTS = (
     "tests/kernel/test_refinement.py",
     "tests/kernel/test_faults.py",
     "tests/kernel/test_reparametrisation.py",
+    "tests/kernel/test_layout.py",
     "tests/paper/test_discrete_hmc.py",
     "tests/statistical/test_compound.py",
 )
