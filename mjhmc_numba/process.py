@@ -14,6 +14,7 @@ and `work` are there for the tests of the kernel.
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
@@ -44,12 +45,26 @@ TUNED_NUMBERS = tuple(
 )
 
 
+class Kept(NamedTuple):
+    """Draws of the warm-up that the kernel has kept: see `Process.keep_draws`."""
+
+    x: np.ndarray
+    grad: np.ndarray
+    logp: np.ndarray
+
+    @classmethod
+    def room(cls, n: int, ndim: int) -> Kept:
+        """For n draws."""
+        return cls(np.zeros((n, ndim)), np.zeros((n, ndim)), np.zeros(n))
+
+
 class Snapshot(NamedTuple):
     """What a process needs to go on: see `Process.snapshot` and `Process.resume`."""
 
     rungs: np.ndarray
     levels: np.ndarray
     rng: np.ndarray
+    kept: Kept
     numbers: dict[str, float]  # by the names of `layout.RESUMABLE`
     tuned: Tuned
 
@@ -137,6 +152,7 @@ class Process:
         self.levels = np.zeros((len(LEVEL_ARRAYS), capacity))
         self.work = aligned_zeros(layout.WORK_ROWS, d)
         self._visits = Visits(aligned_zeros(record, d), np.zeros((record, 2)), np.zeros(record))
+        self._kept = Kept.room(0, d)
         self.state = np.zeros(1, layout.STATE)
         self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
         self.tuned = tuned.replace(reparametrisation=None)
@@ -197,6 +213,7 @@ class Process:
             method=settings.method_code,
             max_jumps=settings.max_jumps,
             max_gradients=settings.max_gradients if max_gradients is None else max_gradients,
+            adapts=0,
         )
         self._transform_arrays = tuned.transform.arrays()
         self._set(**tuned.transform.sizes())
@@ -209,10 +226,50 @@ class Process:
         here, k = self.here.to(coordinates), self._slot
         self.rungs[0, k], self.rungs[2, k], self.levels[1, k] = here.x, here.grad, here.logp
 
-    def set_step_size(self, step_size: float) -> None:
-        """A new step size, from the next refresh on."""
-        self.tuned = self.tuned.replace(step_size=step_size)
-        self.state["step_size"] = step_size
+    def adapt_step(self, target_accept: float, shortest: float, longest: float) -> None:
+        """Adapt the step size from here on, until `configure` is called again.
+
+        Parameters
+        ----------
+        target_accept : float
+            The acceptance that is wanted.
+        shortest, longest : float
+            Bounds of the step size.
+        """
+        log_step = math.log(self.tuned.step_size)
+        self._set(
+            adapts=1,
+            target_accept=target_accept,
+            shortest_step=shortest,
+            longest_step=longest,
+            updates=0,
+            tried=0,
+            accepted=0.0,
+            deficit=0.0,
+            log_average=log_step,
+            log_centre=log_step,
+        )
+
+    @property
+    def averaged_step(self) -> float:
+        """The step size that the adaptation has come to."""
+        if not self["adapts"]:
+            return self.tuned.step_size
+        step = math.exp(self["log_average"])
+        return float(min(max(step, self["shortest_step"]), self["longest_step"]))
+
+    def keep_draws(self, most: int) -> None:
+        """Keep the newest draws from here on, `most` of them until they are taken; 0: none."""
+        self._kept = Kept.room(most, self.target.ndim)
+        self._set(kept_capacity=most, kept=0)
+        self.connect()
+
+    def take_draws(self) -> Draws:
+        """The draws kept since they were taken last, oldest first; room for others is made."""
+        n, capacity = int(self["kept"]), len(self._kept.logp)
+        rows = np.arange(max(n - capacity, 0), n) % max(capacity, 1)
+        self._set(kept=0)
+        return Draws(*(array[rows] for array in self._kept), self.tuned.reparametrisation)
 
     def connect(self) -> None:
         """Write the addresses of all arrays into the record, as after one of them was replaced.
@@ -231,6 +288,9 @@ class Process:
             "record_x": self._visits.x,
             "record_holding": self._visits.holding,
             "record_event": self._visits.event,
+            "kept_x": self._kept.x,
+            "kept_grad": self._kept.grad,
+            "kept_logp": self._kept.logp,
         }
         sizes = {name: self[name] for name in layout.SIZES}
         for name in layout.ARRAYS:
@@ -312,7 +372,10 @@ class Process:
     def run(self, draws: np.ndarray, stats: np.ndarray) -> tuple[int, int]:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
         self._check_rows(draws, stats)
-        return chain.run_ticks(self.state, draws, stats)
+        made, status = chain.run_ticks(self.state, draws, stats)
+        if self["adapts"]:
+            self.tuned = self.tuned.replace(step_size=float(self["step_size"]))
+        return made, status
 
     def abort(self) -> None:
         """Make the kernel come back at the next event; from any thread."""
@@ -345,13 +408,18 @@ class Process:
     def snapshot(self) -> Snapshot:
         """All that another process needs to go on with the same next draw, copied."""
         numbers = {name: self[name].item() for name in layout.RESUMABLE}
-        return Snapshot(self.rungs.copy(), self.levels.copy(), self.rng.copy(), numbers, self.tuned)
+        kept = Kept(*(array.copy() for array in self._kept))
+        rungs, levels, rng = self.rungs.copy(), self.levels.copy(), self.rng.copy()
+        return Snapshot(rungs, levels, rng, kept, numbers, self.tuned)
 
     @classmethod
     def resume(cls, target: Target, settings: Settings, snapshot: Snapshot) -> Process:
         """The process of a snapshot, on the same density."""
         process = cls(target, settings, snapshot.tuned, snapshot.rng.copy())
         process.rungs[...], process.levels[...] = snapshot.rungs, snapshot.levels
+        process.keep_draws(len(snapshot.kept.logp))
+        for array, kept in zip(process._kept, snapshot.kept, strict=True):
+            array[...] = kept
         process._set(**snapshot.numbers)
         return process
 

@@ -42,6 +42,7 @@ __all__ = [
 
 POLL_SECONDS = 0.05
 RECORD_ROWS = 4096
+NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that are not kept: 4 MB
 
 
 def root_seed(seed: Any) -> np.random.SeedSequence:
@@ -173,27 +174,27 @@ class ChainRun:
         self.process.count_anew()
 
     def _tune(self, tuner: Tuner) -> None:
-        """The draws of the warm-up, one by one."""
+        """The draws of the warm-up: whole windows in the kernel, and the tuner between them."""
         task, process = self.task, self.process
         assert process is not None
-        one = Rows.empty(1, task.target.ndim)
-        for k in range(task.tune):
-            rows, at = (self.warmup, k) if task.keep_warmup else (one, 0)
-            part = slice(at, at + 1)
-            if task.keep_warmup:
-                rows.note_tuned(part, process.tuned)
+        most = max(1, NUMBERS_AT_ONCE // task.target.ndim)
+        spare = Rows.empty(0 if task.keep_warmup else min(most, task.tune), task.target.ndim)
+        while self.warmup_made < task.tune:
+            n = min(tuner.draws_ahead, task.tune - self.warmup_made, most)
+            first = self.warmup_made if task.keep_warmup else 0
+            rows = self.warmup if task.keep_warmup else spare
+            part = slice(first, first + n)
+            rows.note_tuned(part, process.tuned)
             began, cpu = time.perf_counter(), time.thread_time()
-            self._fill(rows.draws[part], rows.stats[part], 0)
+            made = self._fill(rows.draws[part], rows.stats[part])
+            self.warmup_made += made
+            rates = rows.stats[first : first + made, COLUMN["acceptance_rate"]]
+            self.acceptance = float(np.append(self.acceptance, rates[np.isfinite(rates)])[-1])
+            rows.note_times(part, began, time.perf_counter() - began, time.thread_time() - cpu)
             if self.aborted.is_set():
                 return
-            rate = float(rows.stats[at, COLUMN["acceptance_rate"]])
-            self.acceptance = self.acceptance if math.isnan(rate) else rate
-            tuner.update(process, rows.stats[at])
+            tuner.update(process, n)
             process.clear_record()
-            if task.keep_warmup:
-                took = time.perf_counter() - began, time.thread_time() - cpu
-                rows.note_times(part, began, *took)
-            self.warmup_made = k + 1
 
     def _sample(self) -> None:
         assert self.process is not None
@@ -201,13 +202,13 @@ class ChainRun:
         self.block = 0, time.perf_counter()
         self.sampling = True
         try:
-            self._fill(self.out, self.rows.stats, 0, count=True)
+            self._fill(self.out, self.rows.stats, count=True)
         finally:
             self._empty_record(keep=True)
 
-    def _fill(self, draws, stats, row: int, count: bool = False) -> None:
-        """Fill all rows, emptying the jump record whenever it is full."""
-        process = self.process
+    def _fill(self, draws: np.ndarray, stats: np.ndarray, count: bool = False) -> int:
+        """Fill all rows, emptying the jump record whenever it is full; returns how many were."""
+        process, row = self.process, 0
         assert process is not None
         while row < len(draws):
             cpu = time.thread_time()
@@ -224,7 +225,8 @@ class ChainRun:
                 raise process.error()
             elif status == INTERRUPTED:
                 self.aborted.set()
-                return
+                break
+        return row
 
     def _note_block(self, end: int, cpu_seconds: float) -> None:
         """Times of the draws that one call of the kernel made."""
@@ -280,7 +282,7 @@ class ChainRun:
             return ChainProgress(0, total)
         warming = not self.sampling
         now = process.progress()
-        done = self.warmup_made if warming else task.tune + now.draws
+        done = now.draws if warming else task.tune + now.draws
         phase = "done" if self.finished else "warmup" if warming else "draws"
         return ChainProgress(
             done,

@@ -222,7 +222,7 @@ class MJHMC(BlockedStep):
         if status == DENSITY_RAISED:
             raise process.error()
         if self.tune and self._tuner is not None:
-            self._tuner.update(process, row)
+            self._tuner.update(process)
         if not self._is_alone:
             process.resolve_flip()
         new = self._point(point)

@@ -7,6 +7,7 @@ import math
 
 from numba import literal_unroll
 
+from mjhmc_numba.kernel.adaptation import adapt_step, keep_draw
 from mjhmc_numba.kernel.clock import advance
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.density import write_position
@@ -108,6 +109,7 @@ def write_draw(p, draw, stats):
     stats[COLUMN.energy_error] = p.path_error if p.low == p.high else energy - p.origin_energy
     stats[COLUMN.acceptance_rate] = p.acceptance / p.acceptance_weight
     stats[COLUMN.step_size] = p.ladder_step
+    stats[COLUMN.step_size_bar] = p.step_size
     stats[COLUMN.lp] = logp_of(p, p.here) - log_volume
     p.done += 1
     p.in_tick = 0
@@ -125,7 +127,9 @@ def start_counts(p):
 
 @kernel_jit
 def run_ticks(state, draws, stats):
-    """Fill the rows of draws (n, d) and stats (n, len(STAT_NAMES)), one tick a row.
+    """Fill the rows of draws (n, d) and stats (n, len(STAT_NAMES)), one tick per row.
+
+    In a warm-up the draws are kept, and the step size adapts after each.
 
     Returns (rows filled, status). A status other than FINISHED leaves the process in the middle
     of a tick, and a further call goes on from there.
@@ -139,4 +143,8 @@ def run_ticks(state, draws, stats):
         if status != FINISHED:
             return n, status
         write_draw(p, draws[n], stats[n])
+        if p.kept_capacity > 0:
+            keep_draw(p)
+        if p.adapts != 0:
+            adapt_step(p, stats[n])
     return draws.shape[0], FINISHED

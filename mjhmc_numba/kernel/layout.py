@@ -43,6 +43,7 @@ SIZES = (
     "n_scale_parents",
     "n_features",  # two for each scale parent
     "record_capacity",
+    "kept_capacity",  # draws of a warm-up, see adaptation.py
 )
 
 # A row of a padded matrix begins a cache line, of so many doubles: a wide load that straddles two
@@ -129,6 +130,10 @@ ARRAYS = {
     "record_x": Array(np.float64, ("record_capacity", "ndim"), is_padded=True),
     "record_holding": Array(np.float64, ("record_capacity", 2)),  # time spent, sampled and expected
     "record_event": Array(np.float64, ("record_capacity",)),  # what ended the visit
+    # Draws of the warm-up since they were taken.
+    "kept_x": Array(np.float64, ("kept_capacity", "ndim")),
+    "kept_grad": Array(np.float64, ("kept_capacity", "ndim")),
+    "kept_logp": Array(np.float64, ("kept_capacity",)),
 }
 ADDRESSES = (
     "density",  # C function of the log density
@@ -148,6 +153,7 @@ INTEGERS = (
     "refine_levels",
     "max_jumps",
     "max_gradients",
+    "adapts",  # whether the step size does, see adaptation.py
 )
 REALS = (
     "step_size",
@@ -158,6 +164,9 @@ REALS = (
     "draw_interval",
     "g_max",
     "refine_threshold",
+    "target_accept",
+    "shortest_step",
+    "longest_step",
 )
 
 # Where on the ladder the process is, and what comes next.
@@ -186,11 +195,16 @@ TIMES = (
     "pending_g",
 )
 
+# Of the adaptation: updates of the step size, draws tried and kept since the last one; and sums.
+UPDATES = ("updates", "tried", "kept")
+AVERAGES = ("accepted", "deficit", "log_average", "log_centre")
+
 # Sums since the last draw; and numbers since the start, for those who watch.
 SUMS = ("acceptance", "acceptance_weight")
 TOTALS = ("done", "all_gradients", "all_divergences", "recorded", "abort")
 
-_WHOLE, _REAL = INTEGERS + CURSOR + COUNTS + TOTALS, REALS + TIMES + SUMS
+_WHOLE = INTEGERS + CURSOR + COUNTS + TOTALS + UPDATES
+_REAL = REALS + TIMES + SUMS + AVERAGES
 STATE = np.dtype(
     [(name, np.int64) for name in SIZES + ADDRESSES + _WHOLE]
     + [(name, np.float64) for name in _REAL]

@@ -90,9 +90,7 @@ STATISTICS = (
         "step_size", "float64", READ, "of the present ladder: jittered, drawn anew at each refresh"
     ),
     Statistic("lp", "float64", READ, "log density at the draw", pymc="model_logp"),
-    Statistic(
-        "step_size_bar", "float64", TUNED, "what the step size is jittered around", of="step_size"
-    ),
+    Statistic("step_size_bar", "float64", READ, "what the step size is jittered around"),
     Statistic("num_steps", "int64", TUNED, "integrator steps between two rungs of the ladder"),
     Statistic("refresh_rate", "float64", TUNED, "refreshes per unit of system time"),
     Statistic("draw_interval", "float64", TUNED, "system time between two draws"),

@@ -53,13 +53,15 @@ class History:
         """Draws that are kept."""
         return max(min(self.most, NUMBERS // self.ndim), min(self.most, FEWEST_KEPT), 1)
 
-    def append(self, draw: Draws) -> None:
-        """Take in one draw."""
-        draw, k = draw.to(None), self.total % self.capacity
-        np.clip(draw.x, -LARGEST, LARGEST, out=self._x[k])
-        np.clip(draw.grad, -LARGEST, LARGEST, out=self._grad[k])
-        self._logp[k] = draw.logp
-        self.total += 1
+    def extend(self, draws: Draws) -> None:
+        """Take in draws (n, d), oldest first."""
+        draws = draws.take(slice(-self.capacity, None)).to(None)
+        n = len(draws.x)
+        rows = np.arange(self.total, self.total + n) % self.capacity
+        self._x[rows] = np.clip(draws.x, -LARGEST, LARGEST)
+        self._grad[rows] = np.clip(draws.grad, -LARGEST, LARGEST)
+        self._logp[rows] = draws.logp
+        self.total += n
 
     def clear(self) -> None:
         """Forget all draws."""

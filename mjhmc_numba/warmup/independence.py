@@ -67,9 +67,15 @@ class IndependenceProposal:
             and not self.density_changes
         )
 
-    def count(self, tuned: Tuned) -> None:
-        """Take in that a draw was made with these."""
-        self.used += tuned.integrator == "rotation"
+    def count(self, tuned: Tuned, draws: int) -> None:
+        """Take in that so many draws were made with these."""
+        if tuned.integrator == "rotation":
+            self.used += draws
+
+    def draws_ahead(self, left: int) -> int:
+        """Draws until it may be time to `widen`, with so many left in the window."""
+        half = gaussian.enough(self.ndim) // 2
+        return min(left, half - self.used % half)
 
     def without(self, tuned: Tuned) -> Tuned:
         """Leapfrog in its place, which finds the way from anywhere and learns from gradients."""

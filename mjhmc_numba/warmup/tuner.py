@@ -1,4 +1,4 @@
-"""A warm-up, draw by draw: drives one process from a first guess to frozen settings."""
+"""A warm-up, window by window: takes one process from a first guess to frozen settings."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from mjhmc_numba.kernel.layout import STRAIGHT
 from mjhmc_numba.process import Process
 from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
-from mjhmc_numba.warmup import step_size as step_tuner
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.independence import IndependenceProposal
 from mjhmc_numba.warmup.metric import COARSE_DETAIL, FINE_DETAIL, Detail, Spectrum
@@ -36,7 +34,6 @@ from mjhmc_numba.warmup.spacing import (
     largest_autocorrelation,
     lengthening,
 )
-from mjhmc_numba.warmup.step_size import DualAveraging
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,
     QUARTER_TURN,
@@ -99,8 +96,6 @@ class Tuner:
     paths_per_draw: float = field(default=1.0, init=False)
     starts: Multistart | None = field(default=None, init=False)
     begun: bool = field(default=False, init=False)
-    averaging: DualAveraging = field(default=step_tuner.init(1.0), init=False)
-    acceptance: list[float] = field(default_factory=list, init=False)
 
     def __post_init__(self):
         self.plan = windows(self.tune)
@@ -114,6 +109,8 @@ class Tuner:
         """From the process's start: a first metric, step size and trajectory."""
         if not self.begun and self.tune >= RECIPE.multistart_from and not self.density_changes:
             self.starts = Multistart(self.region.widened, process.logp)
+        if not self.begun:
+            process.keep_draws(min(self.history.capacity, max(w.draws for w in self.plan)))
         self.begun = True
         tuned = self.independence.without(process.tuned)
         if self.settings.fixed_metric(self.ndim) is None:
@@ -121,7 +118,6 @@ class Tuner:
             process.configure(tuned)
         if self.settings.step_size is None:
             tuned = tuned.replace(step_size=self._first_step(process, tuned))
-        self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
 
     def _first_step(self, process: Process, tuned: Tuned) -> float:
@@ -156,23 +152,20 @@ class Tuner:
     def is_done(self) -> bool:
         return self.window >= len(self.plan)
 
-    def update(self, process: Process, stats: np.ndarray) -> None:
-        """Take in the draw that the process has just made, with its row of statistics."""
+    @property
+    def draws_ahead(self) -> int:
+        """Draws that the process may make before the tuner has to be asked again."""
+        left = self.plan[self.window].draws - self.in_window
+        return left if self.plan[self.window].is_final else self.independence.draws_ahead(left)
+
+    def update(self, process: Process, draws: int = 1) -> None:
+        """Take in that the process has made so many draws, `draws_ahead` at most."""
         if self.is_done:
             return
-        self.history.append(process.here)
-        if math.isfinite(stats[COLUMN["acceptance_rate"]]):
-            self.acceptance.append(self._unrefined_acceptance(process, stats))
-        # A new step size counts from a refresh on, so that is when it is worth a change.
-        if stats[COLUMN["n_R"]] > 0 and self.acceptance and self.settings.step_size is None:
-            acceptance = float(np.mean(self.acceptance))
-            target = self._target(process.tuned.integrator)
-            self.averaging = step_tuner.update(self.averaging, acceptance, target)
-            process.set_step_size(self._bounded(process.tuned, math.exp(self.averaging.log_step)))
-            self.acceptance.clear()
-        self.in_window += 1
-        self.independence.count(process.tuned)
+        self.in_window += draws
+        self.independence.count(process.tuned, draws)
         if self.in_window == self.plan[self.window].draws:
+            self.history.extend(process.take_draws())
             self._end_window(process)
         elif not self.plan[self.window].is_final:
             self._widen_proposal(process)
@@ -180,17 +173,11 @@ class Tuner:
     def _widen_proposal(self, process: Process) -> None:
         if not self.independence.looks_again(self.plan[self.window].draws - self.in_window):
             return
+        self.history.extend(process.take_draws())
         draws = self.history.newest(self.independence.used).to(process.tuned.reparametrisation)
         tuned = self.independence.widen(process.tuned, draws)
         if tuned is not None:
             self._configure(process, tuned)
-
-    def _unrefined_acceptance(self, process: Process, stats: np.ndarray) -> float:
-        """A refined rung counts as not accepted: any step size does well that is refined enough."""
-        looks = process.tuned.draw_interval * self.settings.balancing.bound
-        if not math.isfinite(looks):
-            looks = max(stats[COLUMN["n_L"]] + stats[COLUMN["n_F"]], 1.0)
-        return max(stats[COLUMN["acceptance_rate"]] - stats[COLUMN["n_refined"]] / looks, 0.0)
 
     def _begin_again(self, process: Process) -> bool:
         """Whether the first windows are run again, from another start."""
@@ -212,8 +199,7 @@ class Tuner:
         best = starts.best
         if best is not starts.tried[-1]:
             self.history.clear()
-            for draw in best.one_by_one():
-                self.history.append(draw)
+            self.history.extend(best)
             process.start(best.x[-1])
         done, repeated = self.window + 1, (len(starts.tried) - 1) * len(best.x)
         self.plan = [*self.plan[:done], *windows(self.tune - repeated)[done:]]
@@ -224,11 +210,7 @@ class Tuner:
             return
         self.window += 1
         self.in_window = 0
-        self.acceptance.clear()
-        tuned = process.tuned
-        if self.settings.step_size is None:
-            step = step_tuner.final(self.averaging)
-            tuned = tuned.replace(step_size=self._bounded(tuned, step))
+        tuned = process.tuned.replace(step_size=process.averaged_step)
         if window.is_final:
             self._freeze(process, tuned, window.draws)
             return
@@ -253,7 +235,6 @@ class Tuner:
         if self.window > RECIPE.burn_in_windows:
             last = self.plan[self.window].is_final
             tuned = self._choose_proposal(tuned, used, inner, last=last)
-        self.averaging = step_tuner.init(tuned.step_size)
         self._configure(process, tuned)
 
     def _reparametrised(self, tuned: Tuned, draws: Draws) -> Tuned:
@@ -369,6 +350,8 @@ class Tuner:
         levels = 0 if made < RECIPE.unrefined_share * self.tune else None
         process.configure(tuned, max_gradients=RECIPE.draw_cap, refine_levels=levels)
         process.restart()
+        if self.settings.step_size is None:
+            process.adapt_step(self._target(tuned.integrator), *self._step_bounds(tuned))
 
     def _with_trajectory(
         self,
@@ -402,10 +385,8 @@ class Tuner:
         """Freeze now, with what has been learnt so far."""
         if self.is_done:
             return
-        tuned = process.tuned
-        if self.settings.step_size is None:
-            step = step_tuner.final(self.averaging)
-            tuned = tuned.replace(step_size=self._bounded(tuned, step))
+        self.history.extend(process.take_draws())
+        tuned = process.tuned.replace(step_size=process.averaged_step)
         undecided = not self.plan[self.window].is_final and self.settings.integrator == "auto"
         if undecided and self.history.total >= RECIPE.trials:
             n = self.plan[self.window].draws
@@ -420,17 +401,16 @@ class Tuner:
         self.window = len(self.plan)
         self._freeze(process, tuned, in_final)
 
-    def _bounded(self, tuned: Tuned, step: float) -> float:
-        """A step size that is not longer than makes sense for the integrator."""
+    def _step_bounds(self, tuned: Tuned) -> tuple[float, float]:
+        """The shortest and the longest step size that make sense for the integrator."""
         if tuned.integrator == "rotation":
-            return QUARTER_TURN
-        if tuned.integrator == "harmonic" and self.settings.integrator == "auto":
-            return min(max(step, RECIPE.shortest_angle), QUARTER_TURN)
+            return QUARTER_TURN, QUARTER_TURN
         if tuned.integrator == "harmonic":
-            return min(step, QUARTER_TURN)
+            is_chosen = self.settings.integrator == "auto"
+            return RECIPE.shortest_angle if is_chosen else 0.0, QUARTER_TURN
         if tuned.stages > 1:
-            return min(step, RECIPE.longest_stages_step * self.slowest / tuned.stages)
-        return step
+            return 0.0, RECIPE.longest_stages_step * self.slowest / tuned.stages
+        return 0.0, math.inf
 
     def _freeze(self, process: Process, tuned: Tuned, draws: int) -> None:
         """For good, after so many draws of the final window, which have been made with it."""
@@ -442,6 +422,7 @@ class Tuner:
             tuned = self._with_draws_apart(tuned, newest.x).replace(settled=settled)
         process.configure(tuned)
         process.restart()
+        process.keep_draws(0)
 
     def _with_draws_apart(self, tuned: Tuned, x) -> Tuned:
         """Further apart where the draws before the final window and those in it mix slowly; the

@@ -149,7 +149,7 @@ def test_step_size_jitter_is_drawn_at_refreshes_only(target):
 
 def test_a_changed_step_size_waits_for_the_next_ladder(target):
     process = started(target, settings(), tuned(NDIM), 9)
-    process.set_step_size(0.123)
+    process.configure(tuned(NDIM).replace(step_size=0.123))
     assert process["ladder_step"] == 0.4
     refresh(process.state[0])
     assert process["ladder_step"] == 0.123

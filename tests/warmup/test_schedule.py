@@ -71,7 +71,7 @@ def filled(ndim, most, n, logp=None):
     history = History(ndim, most)
     for k in range(n):
         level = 0.0 if logp is None else logp[k]
-        history.append(Draws(np.full(ndim, k), np.full(ndim, -k), level))
+        history.extend(Draws(np.full((1, ndim), k), np.full((1, ndim), -k), np.array([level])))
     return history
 
 
@@ -138,7 +138,7 @@ def test_a_saved_history_goes_on_as_if_never_saved(small_memory):
     other = load(History, save(history))
     for k in (37, 38):
         for one in (history, other):
-            one.append(Draws(np.full(4, k), np.full(4, -k), math.pi))
+            one.extend(Draws(np.full((1, 4), k), np.full((1, 4), -k), np.array([math.pi])))
     for mine, theirs in zip(history.newest(1000)[:3], other.newest(1000)[:3], strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert history.total == other.total

@@ -39,7 +39,7 @@ def warm_up(target, settings, tune, seed, x0=None, watch=None, spread=0.0, densi
     draw, stats = np.empty((1, target.ndim)), np.empty((1, len(STAT_NAMES)))
     for _ in range(tune):
         process.run(draw, stats)
-        tuner.update(process, stats[0])
+        tuner.update(process)
         if watch is not None:
             watch(process)
     return process, tuner
@@ -62,7 +62,7 @@ def test_any_length_ends_frozen(tune, seeds):
     assert tuned.num_steps >= 1
     assert np.isfinite(tuned.metric.covariance()).all()
     before = process.tuned
-    tuner.update(process, np.zeros(len(STAT_NAMES)))
+    tuner.update(process)
     assert process.tuned is before
 
 
@@ -143,7 +143,7 @@ def test_draws_that_mix_slowly_are_taken_further_apart(rho, given, times, seeds)
     before = process.tuned.draw_interval
     x = autoregression([rho, 0.0], 200, np.random.default_rng(seeds(113)), chains=1)[0]
     for row in x:
-        tuner.history.append(Draws(row, -row, 0.0))
+        tuner.history.extend(Draws(row[None], -row[None], np.zeros(1)))
     # Draws of the final window alone do not decide it, nor do those before it alone.
     for gradients, apart in ((1e6, times), (1.0, 1)):
         tuner.gradients_per_independent = gradients
@@ -173,7 +173,7 @@ def test_a_refresh_rate_that_the_last_draws_contradict_has_not_settled(seeds):
     x = np.random.default_rng(seeds(115)).normal(size=(48, 2))
     for widened, settled in ((1.0, True), (10.0, False)):
         for row in widened * x:
-            tuner.history.append(Draws(row, -row / widened**2, 0.0))
+            tuner.history.extend(Draws(row[None], -row[None] / widened**2, np.zeros(1)))
         tuner._freeze(process, process.tuned, len(x))
         assert process.tuned.settled is settled
 
@@ -244,7 +244,7 @@ def test_a_warm_up_that_is_saved_and_loaded_goes_on_in_the_same_way(every, seeds
                 tuner = load(Tuner, saved[1], settings=settings)
                 np.testing.assert_equal(save((process.snapshot(), tuner)), saved)
             process.run(draw, stats)
-            tuner.update(process, stats[0])
+            tuner.update(process)
         return save((process.snapshot(), tuner))
 
     np.testing.assert_equal(ended(is_saved=True), ended(is_saved=False))
