@@ -15,6 +15,7 @@ and `work` are there for the tests of the kernel.
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -24,6 +25,7 @@ from mjhmc_numba.coordinates import Draws, Reparametrisation
 from mjhmc_numba.density import Target
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, layout
+from mjhmc_numba.kernel.compilation import compile_together
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, aligned_zeros
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
@@ -81,6 +83,22 @@ def _capacity(ndim: int) -> int:
     return min(max(power, SMALLEST_LADDER), LARGEST_LADDER)
 
 
+@cache
+def _entry_points() -> dict:
+    """The functions of the kernel that are called from here, and the types of their arguments."""
+    state, x = np.zeros(1, layout.STATE), np.empty(1)
+    draws, stats = np.empty((0, 1)), np.empty((0, len(layout.STAT_NAMES)))
+    arguments = {
+        chain.start_process: (state, x),
+        chain.move_process: (state, x),
+        chain.resolve_process: (state,),
+        chain.restart_process: (state,),
+        chain.probe_step: (state, x, x, 0.0, 1, 0, 0.0),
+        chain.run_ticks: (state, draws, stats),
+    }
+    return {entry: tuple(typeof(a) for a in given) for entry, given in arguments.items()}
+
+
 class Process:
     """The jump process of one chain.
 
@@ -112,6 +130,7 @@ class Process:
     ):
         if record and settings.method_code != layout.COMPETING:
             raise SettingsError("A jump record needs method='competing', which knows all rates.")
+        self.compile_kernel()
         d, capacity = target.ndim, _capacity(target.ndim)
         self.target, self.settings, self.rng = target, settings, rng
         self.rungs = aligned_zeros(len(RUNG_ARRAYS), capacity, d)
@@ -126,17 +145,7 @@ class Process:
     @staticmethod
     def compile_kernel() -> None:
         """Load the kernel from its cache, or compile it, before anybody waits for a draw."""
-        state, x = np.zeros(1, layout.STATE), np.empty(1)
-        draws, stats = np.empty((0, 1)), np.empty((0, len(layout.STAT_NAMES)))
-        for entry, arguments in (
-            (chain.start_process, (state, x)),
-            (chain.move_process, (state, x)),
-            (chain.resolve_process, (state,)),
-            (chain.restart_process, (state,)),
-            (chain.probe_step, (state, x, x, 0.0, 1, 0, 0.0)),
-            (chain.run_ticks, (state, draws, stats)),
-        ):
-            entry.compile(tuple(typeof(argument) for argument in arguments))
+        compile_together(_entry_points())
 
     def __reduce_ex__(self, protocol) -> NoReturn:
         raise TypeError(

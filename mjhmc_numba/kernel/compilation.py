@@ -1,27 +1,23 @@
-"""How the kernel is compiled: `@njit(nogil=True)`, cached on disk in a folder of its own.
+"""How the kernel is compiled: lazily, with the GIL released, and cached on disk.
 
-Numba's stock cache looks at the file of the function it stores and not at the files of the
-functions that one calls, so an edit of `rates.py` would leave a stale `chain.py` behind. Here
-the stamp of every entry is a hash over all files of `kernel/`: edit any, and all are stale.
-
-A cache index is unpickled when it is read, so whoever can write it can run code as the reader.
-The folder is created for its owner alone (0700) and refused when others can write to it.
+Python calls a few entry points (`chain.py`); they are compiled together, into one piece of
+machine code. The functions below them are linked in and have none of their own, unless Python
+calls them too, as the tests do. An entry of the cache is valid for one state of all sources of
+`kernel/`: Numba's own cache looks at the file of the function alone and not at the files of those
+it calls.
 """
 
 import hashlib
-import os
-import stat
-import warnings
-from functools import cache
-from pathlib import Path
+from collections.abc import Mapping
 
 from numba import config, njit, types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
-from numba.core.registry import CPUDispatcher
+from numba.core.compiler import CompileResult, compile_result
+from numba.core.registry import CPUDispatcher, cpu_target
 
-from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries
+from mjhmc_numba.kernel import store
+from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries, link_together
 
-__all__ = ["UnsafeCacheWarning", "cache_folder", "kernel_jit", "sources_stamp"]
+__all__ = ["FASTMATH", "StoredCode", "compile_together", "kernel_jit"]
 
 # Sums may be reordered and products fused, so that dot products vectorise. NaN and infinity
 # keep their meaning: energies rely on them.
@@ -29,81 +25,38 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
 
 
-class UnsafeCacheWarning(UserWarning):
-    """The cache folder can be written by others; the kernel is compiled anew instead."""
+class StoredCode:
+    """What Numba asks its cache, answered by our own store.
 
+    Parameters
+    ----------
+    name : str
+        Of the function, as unique as its code.
+    """
 
-def _root() -> Path:
-    chosen = os.environ.get("MJHMC_NUMBA_CACHE_DIR")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mjhmc_numba"
+    cache_path = None
 
+    def __init__(self, name: str):
+        self.name = name
 
-def _others_can_write(folder: Path) -> bool:
-    info = folder.stat()
-    if hasattr(os, "getuid") and info.st_uid != os.getuid():
-        return True
-    return os.name == "posix" and bool(info.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    def _file(self, sig) -> str:
+        return f"{self.name}-{hashlib.sha256(repr(sig).encode()).hexdigest()[:16]}"
 
+    def load_overload(self, sig, target_context):
+        """The machine code for a signature, or None."""
+        target_context.refresh()
+        data = store.load(self._file(sig))
+        return None if data is None else CompileResult._rebuild(target_context, *data)
 
-@cache
-def cache_folder() -> Path | None:
-    """The folder of compiled kernels, or None where there is no safe one."""
-    root = _root()
-    try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        wrong = "can be written by other users" if _others_can_write(root) else None
-    except OSError as error:
-        wrong = f"cannot be made ({error.strerror})"
-    if wrong is None:
-        return root
-    warnings.warn(
-        f"The kernel cache {root} {wrong}, so it is not used and the kernel is compiled in every "
-        "process. Give yourself a folder that is yours alone (chmod 700), or set "
-        "MJHMC_NUMBA_CACHE_DIR to one.",
-        UnsafeCacheWarning,
-        stacklevel=2,
-    )
-    return None
+    def save_overload(self, sig, data):
+        """Save the machine code for a signature, unless it is bound to this process."""
+        if not data.library.has_dynamic_globals and not data.lifted:
+            store.save(self._file(sig), data._reduce())
 
+    def enable(self):
+        """Numba asks for it; the store knows by itself."""
 
-@cache
-def sources_stamp() -> str:
-    """Hash over the sources of every kernel module."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-class _KernelLocator(_CacheLocator):
-    def __init__(self, py_func, py_file):
-        self._py_file = py_file
-        self._lineno = py_func.__code__.co_firstlineno
-
-    def get_cache_path(self):
-        return str(cache_folder())
-
-    def get_source_stamp(self):
-        return sources_stamp()
-
-    def get_disambiguator(self):
-        # Two checkouts of different sources may share a machine.
-        return f"{self._lineno}-{sources_stamp()[:12]}"
-
-    @classmethod
-    def from_function(cls, py_func, py_file):
-        return cls(py_func, py_file)
-
-
-class _KernelCacheImpl(CompileResultCacheImpl):
-    _locator_classes = [_KernelLocator]
-
-
-class _KernelCache(FunctionCache):
-    _impl_class = _KernelCacheImpl
+    disable = flush = enable
 
 
 class _InnerDispatcher(CPUDispatcher):
@@ -142,6 +95,69 @@ def kernel_jit(function):
         dispatcher = _KernelDispatcher(function, targetoptions=OPTIONS | {"nopython": True})
     else:
         dispatcher = njit(**OPTIONS)(function)
-    if cache_folder() is not None:
-        dispatcher._cache = _KernelCache(function)
+    dispatcher._cache = StoredCode(f"{function.__module__.rpartition('.')[2]}.{function.__name__}")
     return dispatcher
+
+
+def compile_together(entry_points: Mapping) -> None:
+    """Load entry points from the cache or compile them, all into one piece of machine code.
+
+    Parameters
+    ----------
+    entry_points : Mapping
+        From a function of `kernel_jit` to the tuple of types of its arguments.
+    """
+    if all(types_ in entry.overloads for entry, types_ in entry_points.items()):
+        return
+    if not can_defer():
+        for entry, types_ in entry_points.items():
+            entry.compile(types_)
+        return
+    names = [(entry.py_func.__name__, types_) for entry, types_ in entry_points.items()]
+    name = f"entry_points-{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}"
+    with deferred_libraries():
+        cpu_target.target_context.refresh()
+        data = store.load(name)
+        if data is None:
+            results, counts = _compile_entries(entry_points), "_cache_misses"
+            reduced = [result._reduce() for result in results]
+            store.save(name, (reduced[0][0], [parts[1:] for parts in reduced]))
+        else:
+            results, counts = _load_entries(*data), "_cache_hits"
+        for (entry, types_), result in zip(entry_points.items(), results, strict=True):
+            if types_ not in entry.overloads:
+                getattr(entry, counts)[types_] += 1
+                entry.add_overload(result)
+
+
+def _compile_entries(entry_points: Mapping) -> list[CompileResult]:
+    compilers = [(entry._compiler, types_) for entry, types_ in entry_points.items()]
+    return link_together(lambda: [compiler.compile(types_, None) for compiler, types_ in compilers])
+
+
+def _load_entries(libdata, entries) -> list[CompileResult]:
+    context = cpu_target.target_context
+    library = context.codegen().unserialize_library(libdata)
+    results = []
+    for fndesc, env, signature, objectmode, lifted, annotation, reload_init, envs in entries:
+        for function in reload_init:
+            function()
+        results.append(
+            compile_result(
+                typing_context=context.typing_context,
+                target_context=context,
+                library=library,
+                environment=env,
+                entry_point=context.get_executable(library, fndesc, env),
+                fndesc=fndesc,
+                type_annotation=annotation,
+                signature=signature,
+                objectmode=objectmode,
+                lifted=lifted,
+                reload_init=reload_init,
+                referenced_envs=envs,
+            )
+        )
+        for one in envs:
+            context.codegen().set_env(one.env_name, one)
+    return results

@@ -12,7 +12,7 @@ MJHMC_NUMBA_DEFER is 0, Numba compiles in its own way.
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache
 
@@ -22,7 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import lookup_environment
 from numba.core.registry import cpu_target
 
-__all__ = ["can_defer", "deferred_libraries"]
+__all__ = ["can_defer", "deferred_libraries", "link_together"]
 
 # What a module calls the places where it keeps the globals of its functions.
 ENVIRONMENT_PREFIX = "_ZN08NumbaEnv"
@@ -47,6 +47,7 @@ class DeferredLibrary(codegen.JITCodeLibrary):
 
     _own_module = None
     _emitted = False
+    held_back = False  # whether even functions that Python can call wait: see `link_together`
 
     def finalize(self):
         """Close the library; nothing is optimised yet."""
@@ -73,7 +74,7 @@ class DeferredLibrary(codegen.JITCodeLibrary):
     def get_pointer_to_function(self, name):
         """The address of a function, or 0 if there is none of that name."""
         self._ensure_finalized()
-        if not self._emitted and not _defines(self._own_module, name):
+        if not self._emitted and (self.held_back or not _defines(self._own_module, name)):
             return 0  # an inner function has no wrapper, and so no reason to be emitted
         self.emit()
         return super().get_pointer_to_function(name)
@@ -98,16 +99,22 @@ class DeferredLibrary(codegen.JITCodeLibrary):
                 passes.run(function, builder)
 
     def _below(self):
-        """All libraries that this one needs, directly or not."""
-        seen = {self: None}
-        waiting = list(reversed(self._linking_libraries))
-        while waiting:
-            library = waiting.pop()
-            if library not in seen:
-                seen[library] = None
-                if getattr(library, "_own_module", None) is not None:
-                    waiting.extend(reversed(library._linking_libraries))
-        return list(seen)[1:]
+        """All libraries that this one needs, directly or not, callers before what they call.
+
+        The linker leaves out what nobody has asked for yet, so the order matters.
+        """
+        seen, done, path = {self}, [], [(self, iter(self._linking_libraries))]
+        while path:
+            library, needed = path[-1]
+            below = next((one for one in needed if one not in seen), None)
+            if below is None:
+                done.append(library)
+                path.pop()
+            else:
+                seen.add(below)
+                deferred = getattr(below, "_own_module", None) is not None
+                path.append((below, iter(below._linking_libraries if deferred else ())))
+        return done[-2::-1]
 
     def _set_environments(self):
         """Tell the machine code where the globals of all its functions are."""
@@ -186,3 +193,30 @@ def _deferring() -> Iterator[None]:
 def deferred_libraries():
     """A context within which Numba's libraries are deferred, where that is possible."""
     return _deferring() if can_defer() else nullcontext()
+
+
+def link_together(compile_all: Callable[[], list]) -> list:
+    """The results of compiling several functions, with one piece of machine code for all.
+
+    To be called where libraries are deferred. `compile_all` returns Numba's compile results.
+    """
+    context = cpu_target.target_context
+    DeferredLibrary.held_back = True
+    try:
+        results = compile_all()
+    finally:
+        DeferredLibrary.held_back = False
+    library = context.codegen().create_library("together")
+    library.enable_object_caching()
+    for result in results:
+        library._final_module.link_in(result.library._own_module.clone())
+        for below in result.library._linking_libraries:
+            library.add_linking_library(below)
+    library.emit()
+    return [
+        result._replace(
+            library=library,
+            entry_point=context.get_executable(library, result.fndesc, result.environment),
+        )
+        for result in results
+    ]

@@ -1,0 +1,48 @@
+"""PyTensor's functions of single operations, while we compile a whole graph.
+
+PyTensor keeps each of them in a cache on disk, which means that each is optimised and emitted on
+its own, and again where it is called. What is kept of a model is the C function around the whole
+graph, in our own store, so here they stay in memory: one that occurs twice is compiled once, and
+nothing of PyTensor's cache is read or written. The first process and all later ones then run the
+same machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from numba.core.caching import Cache
+from numba.core.compiler_lock import global_compiler_lock
+
+from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries
+
+__all__ = ["compiled_in_one_go"]
+
+
+@contextmanager
+def compiled_in_one_go() -> Iterator[None]:
+    """Within it, Numba emits machine code for what has an address alone, and caches in memory.
+
+    Where Numba's inside is not as expected it does as usual.
+    """
+    if not can_defer():
+        yield
+        return
+    compiled: dict = {}
+
+    def load(self, sig, target_context):
+        found = compiled.get((self._impl.filename_base, sig))
+        # Numba writes times into the metadata, once.
+        return None if found is None else found._replace(metadata=None)
+
+    def save(self, sig, result):
+        compiled[self._impl.filename_base, sig] = result
+
+    with global_compiler_lock, deferred_libraries():
+        usual = Cache.load_overload, Cache.save_overload
+        Cache.load_overload, Cache.save_overload = load, save
+        try:
+            yield
+        finally:
+            Cache.load_overload, Cache.save_overload = usual
