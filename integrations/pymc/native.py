@@ -2,13 +2,12 @@
 
 PyTensor names the code of a whole graph by a key made of its operations, their wiring and its
 constants. The C function around that code is stored under the same key (and the versions of all
-who had a hand in it), in PyTensor's own cache: a new process that meets the same model
-loads machine code, whatever the data, and compiles nothing.
+who had a hand in it), beside the kernel: a new process that meets the same model loads machine
+code, whatever the data, and compiles nothing.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -17,8 +16,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytensor
-from numba import cfunc, njit
-from numba.core.errors import NumbaWarning, TypingError
+from numba import njit
+from numba.core.ccallback import CFunc
+from numba.core.errors import TypingError
+from numba.core.sigutils import normalize_signature
 from pytensor.graph.basic import Constant
 from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_funcify_and_cache_key
@@ -33,6 +34,8 @@ from mjhmc_numba.density.wrapper import (
     guard_source,
     names_of,
 )
+from mjhmc_numba.kernel.compilation import StoredCode
+from mjhmc_numba.pymc.op_functions import compiled_in_one_go
 
 __all__ = ["NativeCode", "density_code", "expansion_code", "lift_constants"]
 
@@ -64,7 +67,7 @@ class NativeCode:
     outputs : tuple of ArrayField
         the arrays that it writes
     key : str or None
-        name in PyTensor's cache; None if the code cannot be cached
+        name in the cache; None if the code cannot be cached
     constants : list of ndarray
         values that were lifted out of the graph
     inner : callable or None
@@ -92,22 +95,26 @@ class NativeCode:
         cached = self.key is not None and pytensor.config.numba__cache
         if self.inner is None and not cached:
             return None
-        body = njit(compile_numba_function_src(self.source, "body", global_env=env))
+        # Only the C function is called from outside.
+        body = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+            compile_numba_function_src(self.source, "body", global_env=env)
+        )
         function = compile_numba_function_src(
             guard_source(self.on_exception),
             "guard",
             global_env={"__name__": __name__, "body": body},
-            cache_key=self.key if cached else None,
         )
-        with warnings.catch_warnings():
-            # PyTensor's own functions warn so too, and silence it only for the names they know.
-            warnings.filterwarnings("ignore", "(?s).*Cannot cache compiled", NumbaWarning)
-            try:
-                return cfunc(SIGNATURES[self.kind], cache=cached)(function)
-            except TypingError:
-                if self.inner is None:
-                    return None  # not in the cache: `inner` is the name that has no type
-                raise
+        c_function = CFunc(function, normalize_signature(SIGNATURES[self.kind]), {}, {})
+        if cached:
+            c_function._cache = StoredCode(self.key)
+        try:
+            with compiled_in_one_go():
+                c_function.compile()
+        except TypingError:
+            if self.inner is None:
+                return None  # not in the cache: `inner` is the name that has no type
+            raise
+        return c_function
 
 
 def lift_constants(fgraph):

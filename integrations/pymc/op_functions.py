@@ -32,12 +32,13 @@ def compiled_in_one_go() -> Iterator[None]:
     compiled: dict = {}
 
     def load(self, sig, target_context):
-        found = compiled.get((self._impl.filename_base, sig))
+        key = self._impl.filename_base, self._index_key(sig, target_context.codegen())
+        found = compiled.get(key)
         # Numba writes times into the metadata, once.
         return None if found is None else found._replace(metadata=None)
 
     def save(self, sig, result):
-        compiled[self._impl.filename_base, sig] = result
+        compiled[self._impl.filename_base, self._index_key(sig, result.codegen)] = result
 
     with global_compiler_lock, deferred_libraries():
         usual = Cache.load_overload, Cache.save_overload
