@@ -319,6 +319,7 @@ def run_chains(
         for k, output in enumerate(outputs):
             out[k, : len(output.rows.draws)] = output.rows.draws
         return out, outputs, False
+    Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
     if on_start is not None:
         on_start(runs)

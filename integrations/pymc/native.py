@@ -35,6 +35,7 @@ from mjhmc_numba.density.wrapper import (
     names_of,
 )
 from mjhmc_numba.kernel.compilation import StoredCode
+from mjhmc_numba.kernel.waiting import compile_in_thread
 from mjhmc_numba.pymc.op_functions import compiled_in_one_go
 
 __all__ = ["NativeCode", "density_code", "expansion_code", "lift_constants"]
@@ -105,16 +106,25 @@ class NativeCode:
             global_env={"__name__": __name__, "body": body},
         )
         c_function = CFunc(function, normalize_signature(SIGNATURES[self.kind]), {}, {})
+        loaded = self.inner is None
         if cached:
             c_function._cache = StoredCode(self.key)
+            loaded |= c_function._cache.holds(c_function._sig)
         try:
-            with compiled_in_one_go():
-                c_function.compile()
+            if loaded:
+                _compile(c_function)
+            else:
+                compile_in_thread("model", lambda: _compile(c_function))
         except TypingError:
             if self.inner is None:
                 return None  # not in the cache: `inner` is the name that has no type
             raise
         return c_function
+
+
+def _compile(c_function: CFunc) -> None:
+    with compiled_in_one_go():
+        c_function.compile()
 
 
 def lift_constants(fgraph):

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 
 from numba import config, njit, types
 from numba.core.compiler import CompileResult, compile_result
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
 
 from mjhmc_numba.kernel import store
 from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries, link_together
+from mjhmc_numba.kernel.waiting import compile_in_thread
 
 __all__ = ["FASTMATH", "StoredCode", "compile_together", "kernel_jit"]
 
@@ -41,6 +43,10 @@ class StoredCode:
 
     def _file(self, sig) -> str:
         return f"{self.name}-{hashlib.sha256(repr(sig).encode()).hexdigest()[:16]}"
+
+    def holds(self, sig) -> bool:
+        """Whether there is machine code for a signature."""
+        return store.holds(self._file(sig))
 
     def load_overload(self, sig, target_context):
         """The machine code for a signature, or None."""
@@ -110,33 +116,37 @@ def compile_together(entry_points: Mapping) -> None:
     if all(types_ in entry.overloads for entry, types_ in entry_points.items()):
         return
     if not can_defer():
-        for entry, types_ in entry_points.items():
-            entry.compile(types_)
+        compile_in_thread("sampler", lambda: [e.compile(t) for e, t in entry_points.items()])
         return
     names = [(entry.py_func.__name__, types_) for entry, types_ in entry_points.items()]
     name = f"entry_points-{hashlib.sha256(repr(names).encode()).hexdigest()[:16]}"
-    with deferred_libraries():
-        cpu_target.target_context.refresh()
-        data = store.load(name)
-        if data is None:
-            results, counts = _compile_entries(entry_points), "_cache_misses"
-            reduced = [result._reduce() for result in results]
-            store.save(name, (reduced[0][0], [parts[1:] for parts in reduced]))
-        else:
-            results, counts = _load_entries(*data), "_cache_hits"
+    data = store.load(name)
+    if data is None:
+        results = compile_in_thread("sampler", lambda: _compile_entries(entry_points, name))
+        counts = "_cache_misses"
+    else:
+        results, counts = _load_entries(*data), "_cache_hits"
+    with global_compiler_lock:
         for (entry, types_), result in zip(entry_points.items(), results, strict=True):
             if types_ not in entry.overloads:
                 getattr(entry, counts)[types_] += 1
                 entry.add_overload(result)
 
 
-def _compile_entries(entry_points: Mapping) -> list[CompileResult]:
+def _compile_entries(entry_points: Mapping, name: str) -> list[CompileResult]:
     compilers = [(entry._compiler, types_) for entry, types_ in entry_points.items()]
-    return link_together(lambda: [compiler.compile(types_, None) for compiler, types_ in compilers])
+    with deferred_libraries():
+        cpu_target.target_context.refresh()
+        results = link_together(lambda: [c.compile(types_, None) for c, types_ in compilers])
+        reduced = [result._reduce() for result in results]
+    store.save(name, (reduced[0][0], [parts[1:] for parts in reduced]))
+    return results
 
 
+@global_compiler_lock
 def _load_entries(libdata, entries) -> list[CompileResult]:
     context = cpu_target.target_context
+    context.refresh()
     library = context.codegen().unserialize_library(libdata)
     results = []
     for fndesc, env, signature, objectmode, lifted, annotation, reload_init, envs in entries:

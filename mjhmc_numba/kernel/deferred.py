@@ -22,6 +22,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import lookup_environment
 from numba.core.registry import cpu_target
 
+from mjhmc_numba.kernel.waiting import stop_if_cancelled
+
 __all__ = ["can_defer", "deferred_libraries", "link_together"]
 
 # What a module calls the places where it keeps the globals of its functions.
@@ -51,6 +53,7 @@ class DeferredLibrary(codegen.JITCodeLibrary):
 
     def finalize(self):
         """Close the library; nothing is optimised yet."""
+        stop_if_cancelled()
         self._raise_if_finalized()
         self._own_module = self._final_module
         for library in self._linking_libraries:
@@ -66,7 +69,9 @@ class DeferredLibrary(codegen.JITCodeLibrary):
         self._final_module.name = self._own_module.name
         for library in self._below():
             self._final_module.link_in(_module_to_link(library), preserve=True)
+        stop_if_cancelled()
         self._optimize_final_module()
+        stop_if_cancelled()
         self._final_module.verify()
         self._finalize_final_module()
         self._set_environments()

@@ -29,7 +29,7 @@ from numba.core.serialize import dumps
 
 from mjhmc_numba.kernel.deferred import can_defer
 
-__all__ = ["CacheWarning", "UnsafeCacheWarning", "cache_folder", "load", "save", "sources_stamp"]
+__all__ = ["CacheWarning", "UnsafeCacheWarning", "cache_folder", "holds", "load", "save", "sources_stamp"]
 
 FORMAT = 1
 # So many environments are kept, and so many files of each (a model has one or two).
@@ -175,6 +175,12 @@ def _keep_newest_folders(root: Path, number: int) -> None:
             folder.rmdir()
         except OSError:
             continue
+
+
+def holds(name: str) -> bool:
+    """Whether something was saved under a name."""
+    folder = environment_folder()
+    return folder is not None and (folder / f"{name}.bin").exists()
 
 
 def load(name: str) -> Any:
