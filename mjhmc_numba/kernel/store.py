@@ -29,7 +29,15 @@ from numba.core.serialize import dumps
 
 from mjhmc_numba.kernel.deferred import can_defer
 
-__all__ = ["CacheWarning", "UnsafeCacheWarning", "cache_folder", "holds", "load", "save", "sources_stamp"]
+__all__ = [
+    "CacheWarning",
+    "UnsafeCacheWarning",
+    "cache_folder",
+    "holds",
+    "load",
+    "save",
+    "sources_stamp",
+]
 
 FORMAT = 1
 # So many environments are kept, and so many files of each (a model has one or two).

@@ -1,5 +1,7 @@
 """The kernel is compiled once per machine, never stale, and never loaded from an unsafe place."""
 
+import errno
+import hashlib
 import json
 import os
 import shutil
@@ -8,7 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import llvmlite
+import numba
 import pytest
+
+from mjhmc_numba.kernel import deferred, store
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,14 +24,17 @@ import json, warnings
 import numpy as np
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    from mjhmc_numba.kernel import jump, layout
-state = np.zeros(1, layout.STATE)
-words = np.arange(1, 5, dtype=np.uint64)
-state["rng"], state["clock"], state["g_max"] = words.ctypes.data, layout.CLOCK_POISSON, 1.0
-gap = jump.ring_gap(state[0])
+    from mjhmc_numba.kernel import deferred, jump, layout
+    emitted = []
+    emit = deferred.DeferredLibrary._finalize_final_module
+    deferred.DeferredLibrary._finalize_final_module = lambda self: emitted.append(0) or emit(self)
+    state = np.zeros(1, layout.STATE)
+    words = np.arange(1, 5, dtype=np.uint64)
+    state["rng"], state["clock"], state["g_max"] = words.ctypes.data, layout.CLOCK_POISSON, 1.0
+    gap = jump.ring_gap(state[0])
 stats = jump.ring_gap.stats
 print(json.dumps({"gap": gap, "hits": sum(stats.cache_hits.values()),
-                  "misses": sum(stats.cache_misses.values()),
+                  "misses": sum(stats.cache_misses.values()), "emitted": len(emitted),
                   "warnings": [str(w.message) for w in caught]}))
 """
 
@@ -53,13 +62,13 @@ def density(x, grad):
 
 with event.install_recorder("numba:compile") as recorder:
     mj.sample(density, ndim=2, draws=20, tune=20, chains=2, seed=1, progress=False)
-modules = [entry.data["dispatcher"].py_func.__module__ for _, entry in recorder.buffer]
+modules = [str(entry.data["dispatcher"].py_func.__module__) for _, entry in recorder.buffer]
 print(json.dumps(sorted(set(modules))))
 """
 
 
-def run_python(code, folder=ROOT, cache=None):
-    environment = dict(os.environ, PYTHONPATH=str(folder))
+def run_python(code, folder=ROOT, cache=None, **variables):
+    environment = dict(os.environ, PYTHONPATH=str(folder)) | variables
     if cache is not None:
         environment["MJHMC_NUMBA_CACHE_DIR"] = str(cache)
     done = subprocess.run(
@@ -109,21 +118,21 @@ def test_an_edit_of_another_kernel_file_makes_an_entry_stale(copy):
     "path", sorted((ROOT / "mjhmc_numba" / "kernel").glob("*.py")), ids=lambda path: path.name
 )
 def test_the_stamp_changes_with_every_file_of_the_kernel(path, tmp_path, monkeypatch):
-    from mjhmc_numba.kernel import compilation
-
     folder = tmp_path / "kernel"
     shutil.copytree(path.parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(compilation, "__file__", str(folder / "compilation.py"))
-    before = compilation.sources_stamp.__wrapped__()
+    monkeypatch.setattr(store, "__file__", str(folder / "store.py"))
+    before = store.sources_stamp.__wrapped__()
     (folder / path.name).write_text(path.read_text() + "# edited\n")
-    assert compilation.sources_stamp.__wrapped__() != before
+    assert store.sources_stamp.__wrapped__() != before
 
 
-def test_a_new_cache_folder_belongs_to_its_owner_alone(copy):
-    cache = copy / "parent" / "cache"
-    run_python(CALL, copy, cache)
-    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
-    assert any(cache.iterdir())
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+def test_a_new_cache_folder_and_its_parents_belong_to_their_owner_alone(copy):
+    cache = copy / "grandparent" / "parent" / "cache"
+    run_python("import os; os.umask(0)\n" + CALL, copy, cache)
+    for folder in (cache, cache.parent, cache.parent.parent, *cache.iterdir()):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert list(cache.glob("*/*.bin"))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
@@ -157,3 +166,200 @@ def test_a_process_with_a_warm_cache_compiles_nothing_of_the_kernel():
     modules = run_python(KERNEL_COMPILATIONS)
     assert modules  # the density
     assert not any(name.startswith("mjhmc_numba.kernel") for name in modules)
+
+
+# ------------------------------------------------------------------ libraries that are put off
+
+
+def test_the_inside_of_this_numba_is_as_expected():
+    assert deferred.can_defer.__wrapped__()
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (numba.core.codegen.JITCodeLibrary, "_optimize_final_module"),
+        (numba.core.codegen.JITCPUCodegen, "_function_pass_manager"),
+        (numba.core.codegen.JITCPUCodegen, "set_env"),
+        (numba.core.codegen.JitEngine, "is_symbol_defined"),
+    ],
+)
+def test_another_inside_of_numba_is_noticed(where, name, monkeypatch):
+    owner = next(one for one in where.__mro__ if name in vars(one))
+    monkeypatch.delattr(owner, name)
+    assert not deferred.can_defer.__wrapped__()
+
+
+def test_only_what_python_calls_is_emitted_and_numbas_own_way_gives_the_same(copy):
+    ours = run_python(CALL, copy, copy / "cache")
+    plain = run_python(CALL, copy, copy / "cache", MJHMC_NUMBA_DEFER="0")
+    assert (ours["misses"], ours["emitted"]) == (1, 1)
+    assert (plain["misses"], plain["emitted"]) == (1, 0)
+    assert plain["gap"] == ours["gap"]
+
+
+@pytest.mark.long
+def test_draws_are_the_same_in_numbas_own_way(tmp_path):
+    plain = run_python(SAMPLE, cache=tmp_path / "cache", MJHMC_NUMBA_DEFER="0")
+    assert plain["draws"] == run_python(SAMPLE)["draws"]
+
+
+# ------------------------------------------------------------------------------- the store
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A store of its own, which has warned of nothing yet."""
+    monkeypatch.setenv("MJHMC_NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(store, "_told", [])
+    forget()
+    yield tmp_path / "cache"
+    forget()
+
+
+def forget():
+    store.cache_folder.cache_clear()
+    store.environment_folder.cache_clear()
+
+
+def only_file():
+    (path,) = store.environment_folder().glob("*.bin")
+    return path
+
+
+def truncate():
+    only_file().write_bytes(only_file().read_bytes()[:40])
+
+
+def flip_a_bit():
+    content = bytearray(only_file().read_bytes())
+    content[-3] ^= 1
+    only_file().write_bytes(content)
+
+
+def hold_no_pickle():
+    only_file().write_bytes(hashlib.sha256(b"garbage").digest() + b"garbage")
+
+
+def be_empty():
+    only_file().write_bytes(b"")
+
+
+def be_unreadable():  # even for root
+    path = only_file()
+    path.unlink()
+    path.mkdir()
+
+
+def test_what_was_saved_is_loaded(root):
+    store.save("name", {"a": 1})
+    assert store.holds("name")
+    assert store.load("name") == {"a": 1}
+    assert store.load("another name") is None
+    assert not store.holds("another name")
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, hold_no_pickle, be_empty, be_unreadable])
+def test_a_damaged_file_is_not_loaded_and_one_warning_says_so(root, damage):
+    store.save("name", "value")
+    damage()
+    with pytest.warns(store.CacheWarning, match="cannot be read"):
+        assert store.load("name") is None
+    assert store.load("name") is None  # a second warning would be an error
+
+
+def test_a_damaged_file_is_replaced(root):
+    store.save("name", "value")
+    flip_a_bit()
+    with pytest.warns(store.CacheWarning):
+        store.load("name")
+    store.save("name", "new value")
+    assert store.load("name") == "new value"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES])
+def test_a_full_or_read_only_disk_costs_one_warning(root, monkeypatch, code):
+    def fail(*args, **kwargs):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(store.os, "replace", fail)
+    with pytest.warns(store.CacheWarning, match="cannot be written"):
+        store.save("name", "value")
+    store.save("name", "value")  # a second warning would be an error
+    assert list(store.environment_folder().iterdir()) == []
+    assert store.load("name") is None
+
+
+def test_a_folder_that_cannot_be_made_costs_one_warning(root, monkeypatch):
+    root.write_text("a file is in the way")
+    with pytest.warns(store.CacheWarning, match="cannot be made"):
+        store.save("name", "value")
+    assert store.load("name") is None  # a second warning would be an error
+
+
+def test_no_home_costs_one_warning(root, monkeypatch):
+    def fail():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("MJHMC_NUMBA_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(store.Path, "home", fail)
+    with pytest.warns(store.CacheWarning, match="home directory"):
+        store.save("name", "value")
+    assert store.load("name") is None  # a second warning would be an error
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits are those of POSIX")
+def test_a_limit_on_the_size_of_files_stops_nobody(copy):
+    limit = """
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+"""
+    reports = [run_python(limit + CALL, copy, copy / "cache") for _ in range(2)]
+    for report in reports:
+        assert report["misses"] == 1
+        assert sum("cannot be written" in message for message in report["warnings"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [(numba, "__version__", "0.1"), (llvmlite, "__version__", "0.1"), (numba.config, "OPT", 1)],
+)
+def test_environments_live_side_by_side(root, monkeypatch, owner, name, value):
+    store.save("name", "ours")
+    with monkeypatch.context() as other:
+        other.setattr(owner, name, value)
+        forget()
+        assert store.load("name") is None
+        store.save("name", "theirs")
+        assert store.load("name") == "theirs"
+    forget()
+    assert store.load("name") == "ours"
+
+
+def test_the_processor_is_part_of_the_environment(root, monkeypatch):
+    generator = numba.core.registry.cpu_target.target_context.codegen()
+    assert generator.magic_tuple() in store.environment()
+    assert generator._get_host_cpu_name() in generator.magic_tuple()
+
+
+def test_old_environments_and_files_are_removed_and_nothing_else(root, monkeypatch):
+    monkeypatch.setattr(store, "MOST_ENVIRONMENTS", 3)
+    monkeypatch.setattr(store, "MOST_FILES", 4)
+    root.mkdir(mode=0o700)
+    (root / "of somebody else").mkdir()
+    (root / "notes.txt").write_text("not ours")
+    for k in range(6):
+        monkeypatch.setattr(store.numba, "__version__", str(k))
+        forget()
+        for n in range(7):
+            store.save(f"name{n}", n)
+            os.utime(store.environment_folder() / f"name{n}.bin", (n, n))
+        assert len(list(store.environment_folder().iterdir())) <= 5
+        os.utime(store.environment_folder(), (k, k))
+    left = {path.name for path in root.iterdir()}
+    assert {"of somebody else", "notes.txt"} < left
+    assert len(left) <= 2 + 4
+    assert store.load("name6") == 6
+    assert store.load("name0") is None
