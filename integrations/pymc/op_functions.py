@@ -9,24 +9,40 @@ same machine code.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from numba.core.caching import Cache
 from numba.core.compiler_lock import global_compiler_lock
+from pytensor.link.numba.cache import NUMBA_CACHE_PATH
 
 from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries
+from mjhmc_numba.kernel.store import UnsafeCacheWarning, others_can_write
 
 __all__ = ["compiled_in_one_go"]
+
+
+def _others_can_write_pytensors_cache() -> bool:
+    unsafe = others_can_write(NUMBA_CACHE_PATH)
+    if unsafe:
+        warnings.warn(
+            f"PyTensor's cache {NUMBA_CACHE_PATH} can be written by other users, so it is not "
+            "used. Give yourself a folder that is yours alone (chmod 700).",
+            UnsafeCacheWarning,
+            stacklevel=2,
+        )
+    return unsafe
 
 
 @contextmanager
 def compiled_in_one_go() -> Iterator[None]:
     """Within it, Numba emits machine code for what has an address alone, and caches in memory.
 
-    Where Numba's inside is not as expected it does as usual.
+    Where Numba's inside is not as expected it does as usual; but nothing is unpickled from a
+    cache that other users can write.
     """
-    if not can_defer():
+    if not can_defer() and not _others_can_write_pytensors_cache():
         yield
         return
     compiled: dict = {}

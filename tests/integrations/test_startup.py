@@ -4,14 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
-from numba.core.caching import IndexDataCacheFile
+import pytest
+from numba.core.caching import Cache, IndexDataCacheFile
 
 from mjhmc_numba.kernel import deferred
+from mjhmc_numba.kernel.store import UnsafeCacheWarning
 from mjhmc_numba.kernel.waiting import watched
+from mjhmc_numba.pymc import op_functions
 from mjhmc_numba.pymc.density import ModelDensity
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,3 +103,19 @@ def test_machine_code_is_made_for_the_c_function_alone_and_pytensors_cache_is_le
         density.logp_and_grad(np.zeros(density.ndim))
     assert len(emitted) == 1
     assert files == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+@pytest.mark.parametrize("mode", [0o700, 0o777])
+def test_nothing_is_read_from_a_cache_of_pytensor_that_others_can_write(
+    tmp_path, monkeypatch, mode
+):
+    """Where libraries cannot be put off, PyTensor's cache is used if it is safe."""
+    tmp_path.chmod(mode)
+    monkeypatch.setattr(op_functions, "can_defer", lambda: False)
+    monkeypatch.setattr(op_functions, "NUMBA_CACHE_PATH", tmp_path)
+    usual = Cache.load_overload
+    unsafe = pytest.warns(UnsafeCacheWarning, match="PyTensor's cache")
+    with nullcontext() if mode == 0o700 else unsafe, op_functions.compiled_in_one_go():
+        assert (Cache.load_overload is usual) == (mode == 0o700)
+    assert Cache.load_overload is usual

@@ -1,0 +1,35 @@
+"""The command line: `mjhmc-numba warm` compiles the sampler ahead, for images and clusters."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from mjhmc_numba.kernel.store import cache_folder
+from mjhmc_numba.kernel.waiting import watched
+from mjhmc_numba.process import Process
+
+__all__ = ["main"]
+
+
+def _tell(what: str, seconds: float | None) -> None:
+    if seconds is None:
+        print(f"Compiling the {what} (once per machine) ...", flush=True)
+    else:
+        print(f"... done in {seconds:.1f} s")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="mjhmc-numba", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("warm", help="compile the sampler, so that the first run need not")
+    parser.parse_args(arguments)
+    with watched(_tell):
+        Process.compile_kernel()
+    folder = cache_folder()
+    if folder is None:
+        print("There is no folder that it can be kept in: every process compiles it.")
+        return 1
+    print(f"The sampler is ready in {folder}")
+    return 0
