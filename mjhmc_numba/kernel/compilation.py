@@ -14,6 +14,7 @@ from numba import config, njit, types
 from numba.core.compiler import CompileResult, compile_result
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher, cpu_target
+from numba.core.serialize import dumps
 
 from mjhmc_numba.kernel import store
 from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries, link_together
@@ -101,8 +102,17 @@ def kernel_jit(function):
         dispatcher = _KernelDispatcher(function, targetoptions=OPTIONS | {"nopython": True})
     else:
         dispatcher = njit(**OPTIONS)(function)
-    dispatcher._cache = StoredCode(f"{function.__module__.rpartition('.')[2]}.{function.__name__}")
+    dispatcher._cache = StoredCode(_unique_name(function))
     return dispatcher
+
+
+def _unique_name(function) -> str:
+    """A name that no other function has: those made by one `def` differ in what they close over."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    code = function.__code__
+    content = repr((function.__qualname__, code.co_firstlineno)).encode() + dumps(cells)
+    module = function.__module__.rpartition(".")[2]
+    return f"{module}.{function.__name__}-{hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def compile_together(entry_points: Mapping) -> None:

@@ -15,6 +15,7 @@ import numba
 import pytest
 
 from mjhmc_numba.kernel import deferred, store
+from mjhmc_numba.kernel.compilation import kernel_jit
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -202,6 +203,21 @@ def test_only_what_python_calls_is_emitted_and_numbas_own_way_gives_the_same(cop
 def test_draws_are_the_same_in_numbas_own_way(tmp_path):
     plain = run_python(SAMPLE, cache=tmp_path / "cache", MJHMC_NUMBA_DEFER="0")
     assert plain["draws"] == run_python(SAMPLE)["draws"]
+
+
+def test_functions_that_one_definition_makes_are_told_apart(root):
+    def add(number):
+        @kernel_jit
+        def added(x):
+            return x + number
+
+        return added
+
+    assert add(1.0)(1.0) == 2.0
+    assert add(2.0)(1.0) == 3.0
+    again = add(1.0)
+    assert again(1.0) == 2.0
+    assert sum(again.stats.cache_hits.values()) == 1
 
 
 # ------------------------------------------------------------------------------- the store
