@@ -221,6 +221,8 @@ def test_gradients_that_nutpie_stored_are_used(model, monkeypatch):
 
 
 @pytest.mark.long
+# ArviZ 0.23 takes the stages of SMC for draws.
+@pytest.mark.filterwarnings("ignore:More chains:UserWarning")
 @pytest.mark.parametrize("build", [conjugate, models.regression])
 def test_the_evidence_agrees_with_sequential_monte_carlo(build):
     model = build()
