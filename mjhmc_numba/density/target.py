@@ -26,8 +26,8 @@ __all__ = ["Target", "as_target"]
 class Target:
     """A log density behind an address.
 
-    It keeps alive what the addresses need: `table` and `keepalive`. Whoever hands the addresses
-    to the kernel keeps the target.
+    It keeps alive what the addresses need: `table` and `keepalive`. The caller that hands the
+    addresses to the kernel keeps the target.
 
     Parameters
     ----------
