@@ -168,9 +168,9 @@ class EnergySums:
             return None
         return Finding(
             "energy",
-            f"{THE_CHAIN} explores its energies slowly (E-BFMI {bfmi:.2g}): tails or the neck of a "
-            "funnel are reached rarely, and variances may be wrong. Reparametrise the model, for "
-            "example as a non-centred one.",
+            f"{THE_CHAIN} explores its energies slowly (E-BFMI {bfmi:.2g}): tails or the narrow "
+            "end of a funnel are reached rarely, and variances may be wrong. Reparametrise the "
+            "model, for example as a non-centred one.",
         )
 
 

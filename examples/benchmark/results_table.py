@@ -66,9 +66,17 @@ def geometric_mean(values: Iterable[float]) -> float | None:
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
+# Variants that had another name when their rows were stored.
+RENAMED = {"no chart": "no reparametrisation"}
+
+
 def read(path: Path) -> list[dict[str, str]]:
     with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        if "variant" in row:
+            row["variant"] = RENAMED.get(row["variant"], row["variant"])
+    return rows
 
 
 RATIOS: list[tuple[str, Callable[[Table, str], float | None]]] = [

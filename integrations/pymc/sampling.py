@@ -332,7 +332,7 @@ class Sampling:
                 progress=self._progress,
                 on_start=self._note,
             )
-        except BaseException as error:  # raised where somebody waits for the draws
+        except BaseException as error:  # raised where the draws are waited for
             self._error = error
         self._seconds = time.perf_counter() - self._began
 

@@ -9,7 +9,7 @@
 Who owns what
 -------------
 The kernel holds two addresses, of the C function and of its table, and owns neither. A `Target`
-keeps both alive; whoever runs a process keeps the target (`Process.target`). The target keeps its
+keeps both alive; a process keeps its target (`Process.target`). The target keeps its
 `ArrayTable`, which owns the entries and a reference to every array that they point to. No array
 is written once it is in a table: a new value is a new array. So copies of a table may share
 their arrays, and each goes on reading what it read. A table that a run reads is not changed

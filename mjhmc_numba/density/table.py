@@ -174,8 +174,9 @@ class ArrayTable:
 def array_of(typingctx, table, position, dtype, ndim):
     """The array that record `position` of a table tells of; for compiled code.
 
-    As `carray` on the record's address and shape, in one operation: that compiles in half the
-    time when there are many arrays. Position and number of dimensions are literals.
+    As `carray` on the record's address and shape, in one operation: a density of 20 arrays compiles
+    in 0.70 instead of 0.96 CPU seconds, one of two in 0.24 instead of 0.27. Position and number of
+    dimensions are literals.
     """
     if not isinstance(position, types.IntegerLiteral) or not isinstance(ndim, types.IntegerLiteral):
         return None

@@ -26,8 +26,8 @@ __all__ = ["Target", "as_target"]
 class Target:
     """A log density behind an address.
 
-    It keeps alive what the addresses need: `table` and `keepalive`. Whoever hands the addresses
-    to the kernel keeps the target.
+    It keeps alive what the addresses need: `table` and `keepalive`. The caller that hands the
+    addresses to the kernel keeps the target.
 
     Parameters
     ----------
@@ -170,12 +170,17 @@ def _argument(value: Any, position: int) -> np.ndarray:
 
 
 def _call_source(fields: Sequence[ArrayField]) -> str:
-    """A number comes as a number, not as an array of no dimensions."""
+    """A number comes as a number, not as an array of no dimensions.
+
+    The arguments are put together outside of the `try`: within it Numba compiles no call of more
+    than 30, for which Python has other instructions.
+    """
     named = zip(argument_names(fields), fields, strict=True)
     values = [name if field.ndim else f"{name}[()]" for name, field in named]
     return f"""
+arguments = ({", ".join(["x", "grad", *values])})
 try:
-    logp[0] = density({", ".join(["x", "grad", *values])})
+    logp[0] = density(*arguments)
 except Exception:
     return {RAISED}
 """

@@ -1,7 +1,7 @@
 """As many draws as an error needs, and no more.
 
-Whoever can continue chains gives `refine` a function that makes more draws of them. After each
-round the sharpened errors say how many are still needed.
+A caller that can continue chains gives `refine` a function that makes more draws of them. After
+each round the sharpened errors say how many are still needed.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def test_a_refresh_rate_that_did_not_converge_is_warned_of_by_chain():
     assert "Tune longer" in message
 
 
-def test_scales_that_depend_on_where_a_chain_is_do_not_settle(seeds):
+def test_scales_that_depend_on_where_a_chain_is_do_not_converge(seeds):
     options = {"draws": 10, "chains": 40, "reparametrisation": "none", "progress": False}
     with pytest.warns(mj.SamplingWarning) as caught:
         mj.sample(targets.funnel(10), seed=seeds(66), **options)

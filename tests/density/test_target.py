@@ -80,6 +80,17 @@ def test_arguments_of_every_shape_and_kind_arrive():
     assert target.logp_and_grad([0.0])[0] == 23 + 70 + 100 + 3000
 
 
+def test_a_density_may_have_more_arguments_than_a_plain_call_holds():
+    """From 31 on Python passes them by other instructions, which Numba knows in few places."""
+    names = [f"a{k}" for k in range(40)]
+    text = f"def density(x, grad, {', '.join(names)}):\n    grad[0] = 0.0\n"
+    text += f"    return {' + '.join(f'{name}[0]' for name in names)}\n"
+    scope = {}
+    exec(text, scope)
+    target = mj.as_target(njit(scope["density"]), 1, [np.array([float(k)]) for k in range(40)])
+    assert target.logp_and_grad([0.0])[0] == sum(range(40))
+
+
 def test_a_python_density_makes_the_same_draws_and_is_warned_of_once():
     options = {**SHORT, "seed": 9}
     fast = mj.sample(log_gamma, ndim=2, **options)

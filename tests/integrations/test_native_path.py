@@ -80,7 +80,7 @@ def test_draws_are_those_of_the_step_method(native, stepwise, group):
 
 
 def test_draws_are_those_of_the_step_method_from_a_start_far_out():
-    """Where several ways down are tried."""
+    """Where several starts are tried."""
     with pm.Model() as model:
         pm.Normal("x", [3.0, -3.0], 0.01)
         options = SMALL | {"tune": 220, "discard_tuned_samples": False}

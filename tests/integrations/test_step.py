@@ -258,7 +258,7 @@ def test_the_papers_sampler_has_the_same_moments(model, seeds):
 
 
 def test_a_float32_model_is_sampled_in_double_precision(monkeypatch):
-    """Rounding what is handed out must not look like a move by someone else."""
+    """Rounding what is handed out must not look like a move by another step method."""
     monkeypatch.setattr(MJHMC, "_follow", None)
     with pm.Model() as model:
         pm.Normal("x", 0, 1, dtype="float32", shape=(2, 2))

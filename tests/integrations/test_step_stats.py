@@ -173,7 +173,7 @@ def test_a_good_chain_is_told_nothing(sequential, model, caplog):
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
 
 
-def test_a_refresh_rate_that_did_not_settle_is_told_once_with_advice(fixed_step):
+def test_a_refresh_rate_that_did_not_converge_is_told_once_with_advice(fixed_step):
     begin(fixed_step, 1, 0)
     fixed_step.stop_tuning()
     tuned = first_guess(fixed_step.settings, fixed_step.density.ndim)

@@ -163,7 +163,7 @@ def test_draws_that_cost_too_much_are_cut_short_and_counted(simulation):
     target, values = skewed_target(2), tuned(2, draw_interval=50.0)
     _, columns = run(started(target, settings(max_jumps=10, **simulation), values, 7), 100)
     jumps = columns[:, [COLUMN["n_L"], COLUMN["n_F"], COLUMN["n_R"]]].sum(axis=1)
-    assert np.all(jumps <= 11)  # a ring may settle a flip and move
+    assert np.all(jumps <= 11)  # a ring may resolve a pending flip and move
     assert np.all(columns[:, COLUMN["n_capped"]] == 1)
     process = started(target, settings(max_gradients=10, **simulation), values, 7)
     _, columns = run(process, 100)

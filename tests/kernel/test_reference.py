@@ -167,7 +167,7 @@ def test_kernel_and_twin_agree_where_the_density_is_not_finite(simulation):
 
 
 class EagerProcess(reference.ReferenceProcess):
-    """Settles a flip at the ring where the move failed."""
+    """Resolves a pending flip at the ring where the move failed."""
 
     def _ring(self):
         super()._ring()

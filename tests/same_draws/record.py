@@ -4,7 +4,7 @@
     python -m tests.same_draws.record --write   record
 
 Machine code differs between processors and versions, and with it the last bits. So there is a
-record for each set of them that somebody has recorded.
+record for each set of them that were recorded.
 """
 
 import hashlib

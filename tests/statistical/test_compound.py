@@ -1,4 +1,4 @@
-"""A tick composes with other Markov steps: moves by someone else between draws do no harm."""
+"""A tick composes with other Markov steps: what another step method moves does no harm."""
 
 import numpy as np
 import pytest

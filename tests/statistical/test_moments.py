@@ -92,7 +92,7 @@ def test_moments_and_tails(seeds, compiled, name, simulation):
 @every_case
 @pytest.mark.parametrize("simulation", ["metropolis_regular", "sqrt", "refined"])
 def test_moments_and_tails_in_any_reparametrisation(seeds, compiled, name, simulation):
-    """One that suits none of the targets, though not so little that its chains creep."""
+    """One that suits none of the targets, though not so little that its chains mix slowly."""
     case, (settings, integrator) = CASES[name], SIMULATIONS[simulation]
     seed = seeds(53, list(CASES).index(name), list(SIMULATIONS).index(simulation))
     ndim = case.distribution.ndim

@@ -124,9 +124,9 @@ def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):
     with warnings.catch_warnings():  # of a chain that does not turn
         warnings.simplefilter("ignore", mj.SamplingWarning)
         result = mj.sample(target, seed=seeds(168), tune=1000, draws=2000, chains=6, progress=False)
-    turning = [tuned.integrator == "rotation" for tuned in result.tuned]
-    assert np.mean(turning) >= 0.5
-    x = result.draws[np.array(turning)] / np.sqrt(target.variance)
+    is_rotation = [tuned.integrator == "rotation" for tuned in result.tuned]
+    assert np.mean(is_rotation) >= 0.5
+    x = result.draws[np.array(is_rotation)] / np.sqrt(target.variance)
     # From start points near 0 the ripples would hide the well: its width is 100 times theirs.
     assert np.abs(x.std(axis=1) - 1).max() < 0.2
     assert np.abs(x.mean(axis=1)).max() < 0.25

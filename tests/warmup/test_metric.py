@@ -186,7 +186,7 @@ def test_noise_does_not_lengthen_the_slowest_scale(seeds):
     assert tuner.slowest_scale(Metric.diagonal(np.ones(50)), x, grad) < 1.7
 
 
-def test_draws_that_creep_do_not_lengthen_the_slowest_scale(seeds):
+def test_draws_that_mix_slowly_do_not_lengthen_the_slowest_scale(seeds):
     # A common factor of all draws: far too wide a sample of a Gaussian, as its gradients show.
     slow = 4.0 * np.random.default_rng(seeds(92)).normal(size=(120, 1)) * np.ones(10)
     x = slow + np.random.default_rng(seeds(93)).normal(size=(120, 10))

@@ -144,7 +144,7 @@ def test_draws_that_are_not_finite_or_do_not_move_give_no_reparametrisation(seed
 
 
 def test_a_centred_funnel_is_sampled_as_well_as_a_normal(seeds):
-    """Four chains of 1000 draws, each nearly independent, with about a gradient a draw."""
+    """Four chains of 1000 draws, each nearly independent, with about one gradient per draw."""
     result = mj.sample(targets.funnel(10), seed=seeds(137), progress=False)
     assert result.stats["n_steps"].mean() < 3
     v = result.draws[:, :, 0]

@@ -165,7 +165,7 @@ def test_draws_along_other_paths_do_not_tell_how_far_apart_the_last_are(
     assert (apart > 1) == is_straight
 
 
-def test_a_refresh_rate_that_the_last_draws_contradict_has_not_settled(seeds):
+def test_a_refresh_rate_that_the_last_draws_contradict_has_not_converged(seeds):
     target = as_target(targets.gaussian([1.0, 1.0]))
     settings = Settings(integrator="leapfrog")
     process, tuner = warm_up(target, settings, 400, seeds(114))
