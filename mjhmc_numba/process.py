@@ -269,7 +269,8 @@ class Process:
         n, capacity = int(self["kept"]), len(self._kept.logp)
         rows = np.arange(max(n - capacity, 0), n) % max(capacity, 1)
         self._set(kept=0)
-        return Draws(*(array[rows] for array in self._kept), self.tuned.reparametrisation)
+        x, grad, logp = (array[rows] for array in self._kept)
+        return Draws(x, grad, logp, self.tuned.reparametrisation)
 
     def connect(self) -> None:
         """Write the addresses of all arrays into the record, as after one of them was replaced.

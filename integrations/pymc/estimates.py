@@ -24,15 +24,15 @@ IMPROPER = ("FlatRV", "HalfFlatRV")
 
 
 def estimates(
-    idata,
-    model=None,
+    idata: Any,
+    model: Any = None,
     var_names: Sequence[str] | str | None = None,
     functions: Mapping[str, Callable | np.ndarray] | None = None,
     *,
     fmt: str = "xarray",
     if_refused: str = "raise",
     cores: int | None = None,
-):
+) -> Any:
     """Posterior means and standard deviations, sharper than averages of the draws.
 
     Each draw has a gradient, and Stein's identity makes control variates of it: see
@@ -86,7 +86,7 @@ def estimates(
 
 
 def log_marginal_likelihood(
-    idata, model=None, *, random_seed=None, cores: int | None = None
+    idata: Any, model: Any = None, *, random_seed: Any = None, cores: int | None = None
 ) -> Evidence:
     """Log evidence of a model by bridge sampling, with its standard error.
 

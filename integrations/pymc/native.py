@@ -108,6 +108,7 @@ class NativeCode:
         c_function = CFunc(function, normalize_signature(SIGNATURES[self.kind]), {}, {})
         loaded = self.inner is None
         if cached:
+            assert self.key is not None
             c_function._cache = StoredCode(self.key)
             loaded |= c_function._cache.holds(c_function._sig)
         try:
