@@ -26,8 +26,8 @@ def _autocovariance(values: np.ndarray, lags: int) -> np.ndarray:
     """(lag, k): of values (chain, draw, k), centred chain by chain, averaged over the chains."""
     n = values.shape[1]
     size = 1 << (n + lags - 1).bit_length()
-    power = np.fft.rfft(values - values.mean(axis=1, keepdims=True), n=size, axis=1)
-    power = (power.real**2 + power.imag**2).mean(axis=0)
+    waves = np.fft.rfft(values - values.mean(axis=1, keepdims=True), n=size, axis=1)
+    power = (waves.real**2 + waves.imag**2).mean(axis=0)
     return np.fft.irfft(power, n=size, axis=0)[:lags] / n
 
 
