@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import subprocess
 import sys
 import time
@@ -161,6 +162,11 @@ def against_reference(runs: list[dict], entry, shapes) -> dict:
     }
 
 
+def kinds(notes) -> str:
+    """Each sentence once, without its numbers."""
+    return " ".join(sorted({re.sub(r" \(.*?\)", "", note) for note in notes}))
+
+
 def measure(name: str, entry, seeds: list[int], *, with_nutpie: bool) -> dict:
     model, names = entry(), entry.var_names
     compiled = mp.compile(model)
@@ -175,7 +181,7 @@ def measure(name: str, entry, seeds: list[int], *, with_nutpie: bool) -> dict:
         "dim": compiled.density.ndim,
         "quantities": len(runs[0]["plain"]),
         "seeds": len(seeds),
-        "notes": "; ".join(sorted(note.split(":")[0] for note in notes))[:300],
+        "notes": kinds(notes),
         **compare_runs(runs, nutpie_run(model, names) if with_nutpie else None),
         **against_reference(runs, entry, shapes),
     }
