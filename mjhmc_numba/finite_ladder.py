@@ -56,7 +56,20 @@ _ROW_TOLERANCE = 1e-10
 
 
 def state_index(rung: int, direction: int, rungs: int) -> int:
-    """Index of the state (rung, direction): rung for +1, rungs + rung for -1; rungs wrap round."""
+    """Index of the state (rung, direction): rung for +1, rungs + rung for -1; rungs wrap round.
+
+    Parameters
+    ----------
+    rung : int
+    direction : {1, -1}
+    rungs : int
+        Length k of the ladder.
+
+    Returns
+    -------
+    int
+        From 0 to 2k - 1.
+    """
     if direction not in (1, -1):
         raise ValueError(f"direction must be +1 or -1, not {direction}.")
     return rung % rungs + (0 if direction == 1 else rungs)
@@ -66,6 +79,14 @@ def ladder_law(energies: ArrayLike) -> NDArray[np.float64]:
     r"""The target :math:`\pi_{(i,s)} \propto e^{-H_i}` on the 2k states.
 
     A rung whose energy is not finite has probability 0.
+
+    Parameters
+    ----------
+    energies : array, shape (k,)
+
+    Returns
+    -------
+    array, shape (2k,)
     """
     H = _checked_energies(energies)
     finite = np.isfinite(H)
@@ -162,7 +183,16 @@ def hmc_matrix(energies: ArrayLike, refresh_probability: float = 0.0) -> Matrix:
 
 
 def expected_holding_times(generator: ArrayLike) -> NDArray[np.float64]:
-    r"""Mean time spent in each state per visit, :math:`-1 / Q_{aa}`; infinite if never left."""
+    r"""Mean time spent in each state per visit, :math:`-1 / Q_{aa}`; infinite if never left.
+
+    Parameters
+    ----------
+    generator : array, shape (n, n)
+
+    Returns
+    -------
+    array, shape (n,)
+    """
     exit_rates = _exit_rates(_checked_generator(generator))
     with np.errstate(divide="ignore"):
         return 1.0 / exit_rates
@@ -178,6 +208,14 @@ def embedded_chain(generator: ArrayLike) -> Matrix:
     events and is wrong for three or more). Its stationary law is not :math:`\pi` but
     :math:`\hat\pi_a \propto \pi_a (-Q_{aa})`: a state is weighted by its expected holding time.
     A state that is never left keeps probability 1 of staying.
+
+    Parameters
+    ----------
+    generator : array, shape (n, n)
+
+    Returns
+    -------
+    array, shape (n, n)
     """
     Q = _checked_generator(generator)
     exit_rates = _exit_rates(Q)

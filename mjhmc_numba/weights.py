@@ -119,6 +119,16 @@ def variance(values: ArrayLike, weights: ArrayLike) -> NDArray[np.float64]:
 
     There is no correction for small n: the number of independent values is not n, and `ess`
     estimates it.
+
+    Parameters
+    ----------
+    values : array, shape (n,) or (n, d)
+    weights : array, shape (n,)
+        Holding times, or any weights.
+
+    Returns
+    -------
+    array, shape () or (d,)
     """
     return moment(values, 2, weights, central=True)
 
@@ -168,6 +178,14 @@ def kish_ess(weights: ArrayLike) -> float:
 
     What the spread of the weights alone costs, had the states been independent. Successive
     states of a jump process are not: see `ess`.
+
+    Parameters
+    ----------
+    weights : array, shape (n,)
+
+    Returns
+    -------
+    float
     """
     w = _checked_weights(weights)
     return float(w.sum() ** 2 / np.sum(w**2))
@@ -265,6 +283,18 @@ def mcse(
 
     V is the `asymptotic_variance`. For the error of another moment or of a probability, give its
     values: ``mcse(x**2, w)``, ``mcse(x > 3, w)``.
+
+    Parameters
+    ----------
+    values : array, shape (n,) or (n, d)
+    weights : array, shape (n,)
+        Holding times, or any weights.
+    method : str
+        See `asymptotic_variance`.
+
+    Returns
+    -------
+    array, shape () or (d,)
     """
     estimate = asymptotic_variance(values, weights, method)
     return np.sqrt(estimate / np.asarray(weights).size)
@@ -279,7 +309,17 @@ def ess(
     spread of the weights and the autocorrelation of the weighted chain are accounted for. It may
     exceed the number of states. It is NaN for values that never change, where it has no meaning.
 
-    See `asymptotic_variance` for V and the parameters.
+    Parameters
+    ----------
+    values : array, shape (n,) or (n, d)
+    weights : array, shape (n,)
+        Holding times, or any weights.
+    method : str
+        See `asymptotic_variance`, which is V.
+
+    Returns
+    -------
+    array, shape () or (d,)
     """
     estimate = asymptotic_variance(values, weights, method)
     spread = variance(values, weights)

@@ -58,7 +58,12 @@ def gaussian(sd: ArrayLike, mean: ArrayLike = 0.0, *, name: str = "gaussian") ->
 
 
 def standard_normal(ndim: int = 1) -> Distribution:
-    """Independent standard normal coordinates."""
+    """Independent standard normal coordinates.
+
+    Parameters
+    ----------
+    ndim : int
+    """
     return gaussian(np.ones(dimension(ndim)), name="standard_normal")
 
 
@@ -67,6 +72,12 @@ def log_gaussian(ndim: int = 2, log_conditioning: float = 6.0) -> Distribution:
 
     The precisions are spaced evenly in the logarithm from
     :math:`10^{-\mathrm{log\_conditioning}}` (standard deviation 1000 by default) to 1.
+
+    Parameters
+    ----------
+    ndim : int
+    log_conditioning : float
+        Decimal logarithm of the largest precision over the smallest.
     """
     precision = np.logspace(-float(log_conditioning), 0.0, dimension(ndim))
     return gaussian(precision**-0.5, name="log_gaussian")

@@ -33,6 +33,12 @@ def student_t(df: float = 5.0, ndim: int = 1) -> Distribution:
     """Round multivariate Student t with df degrees of freedom.
 
     Its mean is finite for df > 1 and its variance, df / (df - 2), for df > 2.
+
+    Parameters
+    ----------
+    df : float
+        Degrees of freedom.
+    ndim : int
     """
     size, nu = dimension(ndim), positive(df, "df")
     return Distribution(

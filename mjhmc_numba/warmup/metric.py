@@ -26,7 +26,6 @@ __all__ = [
     "diagonal",
     "differ",
     "first",
-    "low_rank",
     "slowest_scale",
     "spectrum",
 ]
@@ -193,11 +192,6 @@ def spectrum(x: np.ndarray, grad: np.ndarray) -> Spectrum:
         directions = directions @ basis
     level = float(np.median(eigenvalues))
     return Spectrum(scale * math.sqrt(level), directions, eigenvalues / level, edge)
-
-
-def low_rank(x: np.ndarray, grad: np.ndarray, detail: Detail = COARSE_DETAIL) -> Metric:
-    """The diagonal, and the directions in which the scaled target is far from isotropic."""
-    return spectrum(x, grad).metric(detail)
 
 
 def centre(metric: Metric, x: np.ndarray, grad: np.ndarray) -> np.ndarray:

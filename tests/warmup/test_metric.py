@@ -6,6 +6,7 @@ import pytest
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.warmup import metric as tuner
+from tests.synthetic import low_rank
 
 
 def gaussian(covariance, n, rng, mean=0.0):
@@ -83,7 +84,7 @@ def test_low_rank_recovers_unusual_directions(d, n, seeds):
     rng = np.random.default_rng(seeds(85, d, n))
     covariance = spiked(d, [100.0, 30.0, 0.01], rng)
     x, grad = gaussian(covariance, n, rng, mean=-2.0)
-    found = tuner.low_rank(x, grad)
+    found = low_rank(x, grad)
     whitened = relative_eigenvalues(found, covariance)
     assert 0.3 < whitened.min() <= whitened.max() < 3
     by_diagonal = relative_eigenvalues(tuner.diagonal(x, grad), covariance)
@@ -94,7 +95,7 @@ def test_low_rank_helps_with_fewer_draws_than_dimensions(seeds):
     rng = np.random.default_rng(seeds(86))
     covariance = spiked(80, [1000.0], rng)
     x, grad = gaussian(covariance, 25, rng)
-    found = relative_eigenvalues(tuner.low_rank(x, grad), covariance)
+    found = relative_eigenvalues(low_rank(x, grad), covariance)
     by_diagonal = relative_eigenvalues(tuner.diagonal(x, grad), covariance)
     assert found.max() < 0.2 * by_diagonal.max()
 
@@ -102,7 +103,7 @@ def test_low_rank_helps_with_fewer_draws_than_dimensions(seeds):
 def test_low_rank_directions_are_orthonormal_and_bounded_in_number(seeds):
     rng = np.random.default_rng(seeds(87))
     x, grad = gaussian(spiked(20, [50.0, 20.0, 10.0, 0.1], rng), 100, rng)
-    found = tuner.low_rank(x, grad, tuner.COARSE_DETAIL._replace(max_rank=2))
+    found = low_rank(x, grad, tuner.COARSE_DETAIL._replace(max_rank=2))
     assert found.rank == 2
     np.testing.assert_allclose(found.directions @ found.directions.T, np.eye(2), atol=1e-10)
     assert (found.eigenvalues > 0).all()
@@ -114,7 +115,7 @@ def test_stiff_directions_do_not_shorten_the_scale_of_all_others(seeds):
     x, grad = gaussian(covariance, 400, rng)
     by_diagonal = relative_eigenvalues(tuner.diagonal(x, grad), covariance)
     assert np.median(by_diagonal) > 1.5
-    found = relative_eigenvalues(tuner.low_rank(x, grad), covariance)
+    found = relative_eigenvalues(low_rank(x, grad), covariance)
     assert np.median(found) == pytest.approx(1.0, rel=0.1)
     assert found.max() / found.min() < 4
 
@@ -123,14 +124,14 @@ def test_many_directions_are_kept_only_where_they_are_strong(seeds):
     rng = np.random.default_rng(seeds(94))
     for more, rank in ((2.0, 12), (8.0, 30)):
         covariance = spiked(90, [1000.0] * 10 + [more] * 20, rng)
-        assert tuner.low_rank(*gaussian(covariance, 900, rng)).rank == rank
+        assert low_rank(*gaussian(covariance, 900, rng)).rank == rank
 
 
 @pytest.mark.parametrize(("d", "n"), [(30, 40), (30, 90), (100, 130)])
 def test_a_gaussian_is_known_exactly_from_more_draws_than_dimensions(d, n, seeds):
     rng = np.random.default_rng(seeds(95, d, n))
     covariance = spiked(d, np.logspace(-4, 4, 16), rng)
-    found = tuner.low_rank(*gaussian(covariance, n, rng), tuner.FINE_DETAIL)
+    found = low_rank(*gaussian(covariance, n, rng), tuner.FINE_DETAIL)
     np.testing.assert_allclose(relative_eigenvalues(found, covariance), 1.0, atol=0.03)
 
 
@@ -140,7 +141,7 @@ def test_noise_of_a_target_that_is_not_gaussian_is_not_taken_for_directions(n, s
     rng = np.random.default_rng(seeds(96, n))
     x = rng.standard_t(8, (n, 100))
     grad = -9.0 * x / (8.0 + x**2)
-    found = tuner.low_rank(x, grad)
+    found = low_rank(x, grad)
     whitened = relative_eigenvalues(found, 8 / 6 * np.eye(100))
     assert whitened.max() / whitened.min() < 12
     assert found.rank < 20
@@ -148,10 +149,10 @@ def test_noise_of_a_target_that_is_not_gaussian_is_not_taken_for_directions(n, s
 
 def test_an_isotropic_target_needs_no_directions(seeds):
     x, grad = gaussian(np.eye(5), 500, np.random.default_rng(seeds(88)))
-    assert tuner.low_rank(x, grad).rank == 0
+    assert low_rank(x, grad).rank == 0
 
 
-@pytest.mark.parametrize("estimate", [tuner.diagonal, tuner.low_rank])
+@pytest.mark.parametrize("estimate", [tuner.diagonal, low_rank])
 @pytest.mark.parametrize("n", [2, 20])
 def test_degenerate_input_gives_a_finite_metric(estimate, n):
     still = np.ones((n, 4))

@@ -12,11 +12,11 @@ from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.density import as_target
 from mjhmc_numba.targets.distribution import compile_density
 from mjhmc_numba.warmup import reparametrisation as reparametrisation_tuner
-from mjhmc_numba.warmup.metric import low_rank
 from mjhmc_numba.warmup.parents import choose
 from mjhmc_numba.warmup.reparametrisation import Parents, fit, in_coordinates
 from tests.reparametrisations import SCHOOLS, centred, draws_and_gradients
 from tests.statistical.estimates import batch_means, batch_z
+from tests.synthetic import low_rank
 
 
 def exact_draws(distribution, n, seed):
