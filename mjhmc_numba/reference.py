@@ -466,8 +466,8 @@ class ReferenceProcess:
             "energy_error": self._energy_error(),
             "acceptance_rate": self.acceptance / weight if weight > 0 else math.nan,
             "step_size": self.step_size,
-            "step_size_bar": self.tuned.step_size,
             "lp": self.here.logp,
+            "step_size_bar": self.tuned.step_size,
         }
         self._reset_statistics()
         return stats

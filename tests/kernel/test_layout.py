@@ -16,7 +16,7 @@ from tests.kernel.processes import low_rank_metric, run, settings, skewed_target
 from tests.reparametrisations import random_reparametrisation
 
 NDIM = 11  # no multiple of a cache line
-SOME_SIZES = dict(zip(SIZES, (NDIM, 8, 6, 5, 2, 3, 6, 4), strict=True))
+SOME_SIZES = dict(zip(SIZES, (NDIM, 8, 6, 5, 2, 3, 6, 4, 7), strict=True))
 
 
 def process_with(record=4):
@@ -175,7 +175,7 @@ def test_a_process_is_not_copied(duplicate):
 
 
 # What of a process is in its snapshot, and what is made anew by its constructor.
-SAVED = {"rungs", "levels", "rng", "tuned", "state"}
+SAVED = {"rungs", "levels", "rng", "tuned", "state", "_kept"}
 REMADE = {"target", "settings", "work", "_visits", "_transform_arrays"}
 
 
