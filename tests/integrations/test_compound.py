@@ -314,10 +314,11 @@ def test_integrators_are_tried_on_the_density_as_it_is_now(monkeypatch):
         step = CompoundStep([mine, BinaryGibbsMetropolis([model["k"]])])
     probe, seen = Process.probe, []
 
-    def check(process, x, grad, logp, *rest):
+    def check(process, point, *rest):
+        x, grad, logp, _ = point.to(None)
         value, slope = process.target.logp_and_grad(x)
         seen.append(logp == value and np.array_equal(grad, slope))
-        return probe(process, x, grad, logp, *rest)
+        return probe(process, point, *rest)
 
     monkeypatch.setattr(Process, "probe", check)
     begin(step, 1, 80)

@@ -32,7 +32,7 @@ class ReferenceHMC(ReferenceProcess):
         """L with probability min(1, pi_ahead / pi), else F."""
         here = self.here
         self._begin_ladder(here.x, self.s * here.v, here.grad, here.logp)
-        ahead = self._log_ratio(self._look(1))
+        ahead = self._log_ratio(self._neighbour_energy(1))
         self._count_acceptance(ahead, 1.0)
         if uniform(self.rng) < math.exp(min(0.0, ahead)):
             self.i = 1
