@@ -1,19 +1,28 @@
-"""Where chains start: what the user gave, a finite point near it, and a check of the gradient."""
+"""Where chains start: what the user gave, a finite point near it, a check of the gradient, and the
+best of several starts.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import Target
 from mjhmc_numba.errors import GradientError, InitialPointError, SettingsError, TargetError
 
 __all__ = [
+    "STARTS_TAKE_WINDOWS",
+    "Multistart",
     "Region",
     "check_first_start",
     "check_gradient",
+    "end_level",
+    "far_below",
     "find_start",
     "first_finite",
     "given_starts",
@@ -222,3 +231,100 @@ def check_first_start(target: Target, region: Region, seed: np.random.SeedSequen
     x, tries = find_start(target, region, rng)
     check_gradient(target, x, rng)
     return tries + 5
+
+
+# ------------------------------------------------------------------------- several starts
+#
+# Where a chain burns in may decide on the mode it stays in. So short runs from dispersed starts are
+# compared by the log density that they have reached.
+
+# Chosen by trial on the models of the benchmark that have several modes.
+ENOUGH, ENOUGH_NEAR = 5, 3  # runs that burnt in, from a first start far out and from another
+MOST = 8
+STARTS_TRIED = 5  # to find another start
+STARTS_TAKE_WINDOWS = 1  # of the warm-up, each
+JUDGED_BY = 3  # draws at the end of a run
+
+
+def far_below(ndim: int) -> float:
+    """A difference of log densities that draws of one mode do not show: 10, and 10 standard
+    deviations of half a chi-square with as many degrees.
+    """
+    return 10 + 10 * math.sqrt(0.5 * ndim)
+
+
+def end_level(draws: Draws) -> float:
+    """The log density where a run has led to."""
+    return float(draws.logp[-JUDGED_BY:].mean())
+
+
+@dataclass
+class Multistart:
+    """The runs so far from starts in one region, and whether there should be more.
+
+    Parameters
+    ----------
+    region : Region
+        Of the starts.
+    logp : float
+        Log density at the first.
+    most : int
+        Runs to try.
+    tried : list of Draws
+        Each run so far.
+    """
+
+    region: Region
+    logp: float
+    most: int = MOST
+    tried: list[Draws] = field(default_factory=list)
+
+    @property
+    def _ndim(self) -> int:
+        return self.region.centre.size
+
+    def add(self, run: Draws) -> None:
+        self.tried.append(run)
+
+    @property
+    def enough(self) -> bool:
+        """If enough have burnt in, or all were tried.
+
+        That two end alike would not tell: a minor mode may well be met twice. Nor does a start
+        that is not far out: it may lie above a minor mode.
+        """
+        top, far = max(end_level(run) for run in self.tried), far_below(self._ndim)
+        down = sum(top - end_level(run) < 2 * far for run in self.tried)
+        is_near = end_level(self.tried[0]) - self.logp < far
+        wanted = ENOUGH_NEAR if is_near else ENOUGH
+        return down >= wanted or len(self.tried) >= self.most
+
+    @property
+    def best(self) -> Draws:
+        """The first of those that end highest."""
+        top, another_mode = max(map(end_level, self.tried)), far_below(self._ndim) / 2
+        return next(run for run in self.tried if top - end_level(run) < another_mode)
+
+    def another_start(
+        self,
+        rng: np.random.Generator,
+        evaluate: Callable[[np.ndarray], Draws],
+        otherwise: np.ndarray,
+    ) -> np.ndarray:
+        """A point of the region where the density is finite.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            Draws the points.
+        evaluate : callable
+            The `Draws` of a point.
+        otherwise : (d,) array
+            Where to start if none is found.
+        """
+        for _ in range(STARTS_TRIED):
+            x = self.region.draw(rng)
+            draw = evaluate(x)
+            if math.isfinite(draw.logp) and np.isfinite(draw.grad).all():
+                return x
+        return otherwise

@@ -353,7 +353,7 @@ class Process:
 
     def evaluate(self, x: np.ndarray) -> Draws:
         """Log density and gradient at x, counted; moves nothing. In the density's coordinates."""
-        self.state["n_steps"] += 1
+        self.state["n_gradients"] += 1
         self.state["all_gradients"] += 1
         logp, grad = self.target.logp_and_grad(x)
         return Draws(np.array(x, dtype=float), grad, logp)
@@ -393,7 +393,7 @@ class Process:
 
     def count_anew(self) -> None:
         """Count draws and divergences from here on, as after a warm-up."""
-        self._set(all_divergences=0, done=0, n_steps=0)
+        self._set(all_divergences=0, done=0, n_gradients=0)
 
     def progress(self) -> Progress:
         """How far it is; from any thread."""

@@ -172,7 +172,7 @@ class ReferenceProcess:
 
     def _evaluate(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         logp, grad = self.logp_and_grad(x)
-        self.counts["n_steps"] += 1
+        self.counts["n_gradients"] += 1
         return (float(logp) if math.isfinite(logp) else -math.inf), np.array(grad, dtype=float)
 
     # ---------------------------------------------------------------- the ladder
@@ -430,7 +430,7 @@ class ReferenceProcess:
                 self.now = self.tick_end
                 return
             jumps = counts["n_L"] + counts["n_F"] + counts["n_R"]
-            if jumps >= settings.max_jumps or counts["n_steps"] >= settings.max_gradients:
+            if jumps >= settings.max_jumps or counts["n_gradients"] >= settings.max_gradients:
                 self._skip_to_tick()
                 return
             if self.next_refresh <= self.next_ring:

@@ -111,7 +111,7 @@ def time_kernel(process: Process, draws: np.ndarray, stats: np.ndarray) -> float
     """Seconds of CPU time per gradient."""
     began = time.thread_time()
     process.run(draws, stats)
-    return (time.thread_time() - began) / stats[:, STAT_NAMES.index("n_steps")].sum()
+    return (time.thread_time() - began) / stats[:, STAT_NAMES.index("n_gradients")].sum()
 
 
 def count(stats: np.ndarray, name: str) -> float:
@@ -135,7 +135,7 @@ def measure(name: str, plan: str, repeats: int) -> dict:
     target = make()
     process = tuned_process(target, **options)
     draws, stats = np.empty((200, target.ndim)), np.empty((200, len(STAT_NAMES)))
-    seconds = time_kernel(process, draws, stats) * count(stats, "n_steps")
+    seconds = time_kernel(process, draws, stats) * count(stats, "n_gradients")
     calls = int(SECONDS / time_bare(target, draws, 1000))
     rows = max(int(200 * SECONDS / seconds), 10)
     draws, stats = np.empty((rows, target.ndim)), np.empty((rows, len(STAT_NAMES)))
@@ -152,7 +152,7 @@ def measure(name: str, plan: str, repeats: int) -> dict:
         "settings": plan,
         "rank": process.tuned.metric.rank,
         "integrator": process.tuned.integrator,
-        "gradients a refresh": float(count(stats, "n_steps") / max(count(stats, "n_R"), 1)),
+        "gradients a refresh": float(count(stats, "n_gradients") / max(count(stats, "n_R"), 1)),
         "bare us": 1e6 * float(np.median(costs["bare"])),
         "kernel us": 1e6 * float(np.median(costs["kernel"])),
         "ratio": value,

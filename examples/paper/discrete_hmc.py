@@ -104,7 +104,7 @@ def sample_hmc(
     -------
     draws : array (chain, draw, d)
     stats : dict of arrays (chain, draw)
-        the kernel's statistics by name; `n_steps` counts gradients
+        the kernel's statistics by name; `n_gradients` counts gradients
     """
     if not 0 < refresh_probability <= 1:
         raise ValueError(f"refresh_probability lies in (0, 1], not {refresh_probability!r}.")

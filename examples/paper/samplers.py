@@ -144,7 +144,7 @@ def control_hmc(
         chains=chains,
         seed=_stream(seed, 2),
     )
-    steps = stats["n_steps"].astype(int)
+    steps = stats["n_gradients"].astype(int)
     return Run(draws, int(steps.sum()), steps=steps)
 
 

@@ -56,7 +56,7 @@ def advance(p):
         if min(p.next_ring, p.next_refresh) > p.tick_end:
             p.now = p.tick_end
             return FINISHED
-        if p.n_L + p.n_F + p.n_R >= p.max_jumps or p.n_steps >= p.max_gradients:
+        if p.n_L + p.n_F + p.n_R >= p.max_jumps or p.n_gradients >= p.max_gradients:
             _skip_to_tick(p)
             return FINISHED
         if p.next_refresh <= p.next_ring:

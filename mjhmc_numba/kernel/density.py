@@ -87,7 +87,7 @@ def evaluate(p, x, grad):
         at = scratch(p, ASKED_ROW)
         log_volume = forward(p, x, at)
     code = call_density(p.density, at.ctypes.data, grad.ctypes.data, out.ctypes.data, p.table)
-    p.n_steps += 1
+    p.n_gradients += 1
     p.all_gradients += 1
     if code == RAISED:
         write_position(p, x, scratch(p, ASKED_ROW))

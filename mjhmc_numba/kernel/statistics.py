@@ -55,7 +55,14 @@ class Statistic(NamedTuple):
 
 
 STATISTICS = (
-    Statistic("n_steps", "float64", COUNTED, "gradients spent on the draw", pymc="tree_size"),
+    Statistic(
+        "n_steps",
+        "float64",
+        COUNTED,
+        "gradients spent on the draw",
+        of="n_gradients",
+        pymc="tree_size",
+    ),
     Statistic("n_L", "int64", COUNTED, "moves along the ladder since the last draw"),
     Statistic("n_F", "int64", COUNTED, "flips of the direction that mattered"),
     Statistic("n_R", "int64", COUNTED, "refreshes of the momentum"),

@@ -2,7 +2,7 @@
 
 There is a folder for each environment (Python, Numba, LLVM, the processor, our own sources), so
 that several live side by side; the ones that were not used for longest are removed. A file is a
-checksum and a pickle. Whoever can write it can run code as its reader, so the folder is made for
+checksum and a pickle. Anyone who can write it can run code as its reader, so the folder is made for
 its owner alone and is refused when others can write to it. No trouble with the disk stops
 anybody: the code is compiled again, and one warning says why.
 """
@@ -79,7 +79,7 @@ def _root() -> Path:
 
 
 def others_can_write(folder: Path) -> bool:
-    """Whether somebody else could have put something into a folder."""
+    """Whether another user could have put something into a folder."""
     info = folder.stat()
     if hasattr(os, "getuid") and info.st_uid != os.getuid():
         return True

@@ -1,4 +1,4 @@
-"""Waiting for a compiler: Ctrl-C ends it at once, and whoever watches is told.
+"""Waiting for a compiler: Ctrl-C ends it at once, and those who watch are told.
 
 A signal that arrives while LLVM runs waits for it, and an exception that is raised in one of its
 callbacks is lost. So the compiler works in a thread of its own, while the main thread waits and

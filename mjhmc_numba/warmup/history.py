@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from mjhmc_numba.coordinates import Draws, Reparametrisation
+from mjhmc_numba.initial import far_below
 
-__all__ = ["History", "far_below"]
+__all__ = ["History"]
 
 # Numbers kept of draws and as many of gradients: 4 MB each, but at least 64 draws.
 NUMBERS = 1 << 19
 FEWEST_KEPT = 64
 LARGEST = 1e100  # of a coordinate, so that squares are finite even if a chain goes astray
-
-
-def far_below(ndim: int) -> float:
-    """A difference of log densities that draws of one mode do not show: 10, and 10 standard
-    deviations of half a chi-square with as many degrees.
-    """
-    return 10 + 10 * math.sqrt(0.5 * ndim)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mjhmc_numba.coordinates import Draws, Metric
-from mjhmc_numba.initial import Region
+from mjhmc_numba.initial import STARTS_TAKE_WINDOWS, Multistart, Region
 from mjhmc_numba.kernel.layout import STRAIGHT
 from mjhmc_numba.process import Process
 from mjhmc_numba.saving import GIVEN
@@ -18,7 +18,6 @@ from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.independence import IndependenceProposal
 from mjhmc_numba.warmup.metric import COARSE_DETAIL, FINE_DETAIL, Detail, Spectrum
-from mjhmc_numba.warmup.multistart import STARTS_TAKE_WINDOWS, Multistart
 from mjhmc_numba.warmup.parents import (
     FEWEST_DRAWS_OF_CHOICE,
     MANY_DIMENSIONS,

@@ -167,7 +167,7 @@ def test_draws_that_cost_too_much_are_cut_short_and_counted(simulation):
     assert np.all(columns[:, COLUMN["n_capped"]] == 1)
     process = started(target, settings(max_gradients=10, **simulation), values, 7)
     _, columns = run(process, 100)
-    assert np.all(columns[:, COLUMN["n_steps"]] <= 12)
+    assert np.all(columns[:, COLUMN["n_gradients"]] <= 12)
     assert np.all(columns[:, COLUMN["n_capped"]] == 1)
     assert process["now"] == pytest.approx(100 * 50.0)
 

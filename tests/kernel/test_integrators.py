@@ -113,9 +113,9 @@ def test_energy_error_is_of_second_order(integrator):
 @every_kicking_integrator
 def test_step_size_is_the_length_of_a_path_per_gradient(integrator):
     process = process_with(integrator, 1, as_target(standard_normal, 1))
-    before = process["n_steps"]
+    before = process["n_gradients"]
     x, v, _ = walk(process, 0.001, 600, np.array([1.0]), np.array([0.5]))
-    gradients = process["n_steps"] - before
+    gradients = process["n_gradients"] - before
     time = 0.001 * gradients
     assert gradients == 600 * STAGES[integrator]
     assert x[0] == pytest.approx(math.cos(time) + 0.5 * math.sin(time), abs=1e-6)
@@ -124,9 +124,9 @@ def test_step_size_is_the_length_of_a_path_per_gradient(integrator):
 
 def test_a_rotation_moves_exactly_in_its_gaussian_at_the_cost_of_one_evaluation():
     process = process_with("rotation", 1, as_target(standard_normal, 1))
-    before = process["n_steps"]
+    before = process["n_gradients"]
     x, v, energy = walk(process, 0.3, 4, np.array([1.0]), np.array([0.5]))
-    assert process["n_steps"] - before == 1
+    assert process["n_gradients"] - before == 1
     assert x[0] == pytest.approx(math.cos(1.2) + 0.5 * math.sin(1.2), abs=1e-14)
     assert v[0] == pytest.approx(0.5 * math.cos(1.2) - math.sin(1.2), abs=1e-14)
     assert energy == pytest.approx(0.625, abs=1e-14)
@@ -165,9 +165,9 @@ def test_a_path_that_leaves_the_support_is_not_walked_to_its_end():
         target = as_target(undefined_above_1, 1)
     process = process_with("leapfrog", 1, target)
     point = point_at(process, np.array([0.9]), np.array([1.0]))
-    before = process["n_steps"]
+    before = process["n_gradients"]
     assert integrate(process.state[0], 0.2, 100, point) == (False, -math.inf)
-    assert process["n_steps"] == before + 1
+    assert process["n_gradients"] == before + 1
 
 
 @every_integrator

@@ -77,7 +77,7 @@ def test_a_refresh_costs_nothing_under_thinning(target):
     assert gradients_of(process, refresh) == 0
     _, stats = run(process, 2000)
     n = {name: stats[1:, column].sum() for name, column in COLUMN.items()}
-    assert n["n_R"] > 2 * n["n_steps"]
+    assert n["n_R"] > 2 * n["n_gradients"]
 
 
 def test_the_rung_behind_is_looked_at_only_after_a_failed_move(target):
@@ -85,14 +85,14 @@ def test_the_rung_behind_is_looked_at_only_after_a_failed_move(target):
     run(process, 1)
     _, stats = run(process, 500)
     # With so small a step nearly every ring moves, forwards only: one gradient each.
-    assert stats[:, COLUMN["n_steps"]].sum() < 1.02 * stats[:, COLUMN["n_L"]].sum()
+    assert stats[:, COLUMN["n_gradients"]].sum() < 1.02 * stats[:, COLUMN["n_L"]].sum()
 
 
 def test_competing_exponentials_compute_two_rungs_after_a_refresh(target):
     chosen = settings(method="competing")
     process = started(target, chosen, tuned(NDIM, refresh_rate=200.0, num_steps=3), 5)
     _, stats = run(process, 200)
-    spent, refreshes = stats[1:, COLUMN["n_steps"]].sum(), stats[1:, COLUMN["n_R"]].sum()
+    spent, refreshes = stats[1:, COLUMN["n_gradients"]].sum(), stats[1:, COLUMN["n_R"]].sum()
     assert spent == pytest.approx(6 * refreshes, rel=0.02)
 
 
@@ -107,7 +107,7 @@ def test_a_short_ring_buffer_gives_the_same_draws(target, monkeypatch, simulatio
     draws, stats = run(process, 200)
     np.testing.assert_allclose(draws, twin.draws, rtol=1e-8, atol=1e-8)
     # Something had been forgotten and was computed again.
-    assert stats[:, COLUMN["n_steps"]].sum() > twin.stats["n_steps"].sum()
+    assert stats[:, COLUMN["n_gradients"]].sum() > twin.stats["n_gradients"].sum()
 
 
 def test_memory_does_not_grow_with_the_length_of_the_ladder(target):

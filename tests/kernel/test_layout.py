@@ -200,5 +200,5 @@ def test_statistics_are_written_to_the_columns_of_their_names():
     assert last["energy"] == process.levels[0, process._slot]
     assert last["lp"] == pytest.approx(process.logp, rel=1e-12)
     assert last["step_size"] == process["ladder_step"]
-    assert stats[:, layout.COLUMN.n_steps].sum() == process["all_gradients"]
+    assert stats[:, layout.COLUMN.n_gradients].sum() == process["all_gradients"]
     assert [getattr(layout.COLUMN, name) for name in STAT_NAMES] == list(range(len(STAT_NAMES)))

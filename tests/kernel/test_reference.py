@@ -188,4 +188,6 @@ def test_flips_that_are_resolved_late_change_no_draw(target, simulation, alpha):
         return
     # ... but cost less, if a full refresh makes some of them irrelevant.
     spent = stats[:, 0].sum()
-    assert spent < eager.counts["n_steps"] if alpha == 0 else spent <= eager.counts["n_steps"]
+    assert (
+        spent < eager.counts["n_gradients"] if alpha == 0 else spent <= eager.counts["n_gradients"]
+    )

@@ -76,7 +76,7 @@ def test_draws_are_those_on_the_density_that_the_reparametrisation_makes(
     x, stats = run(ours, 25)
     z, expected = run(theirs, 25)
     np.testing.assert_allclose(x, reparametrisation.to_x(z), rtol=1e-6, atol=1e-6)
-    for name in ("n_steps", "n_L", "n_F", "n_R", "n_refined"):
+    for name in ("n_gradients", "n_L", "n_F", "n_R", "n_refined"):
         assert np.array_equal(stats[:, COLUMN[name]], expected[:, COLUMN[name]])
     np.testing.assert_allclose(stats[:, COLUMN["energy"]], expected[:, COLUMN["energy"]])
 

@@ -111,7 +111,7 @@ def test_each_step_is_accepted_or_flipped(run):
 
 
 def test_each_step_costs_its_gradients(run):
-    np.testing.assert_array_equal(run[2]["n_steps"], RUN["num_steps"])
+    np.testing.assert_array_equal(run[2]["n_gradients"], RUN["num_steps"])
 
 
 def test_acceptance_is_the_probability_to_move(run):

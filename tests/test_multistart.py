@@ -10,11 +10,10 @@ from numba import njit
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import as_target
-from mjhmc_numba.initial import Region
+from mjhmc_numba.initial import Multistart, Region, end_level
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.warmup import tuner as tuner_module
-from mjhmc_numba.warmup.multistart import Multistart, end_level
 from tests.warmup.test_tuner import warm_up
 
 
