@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["effective_size", "least_effective", "slowest_dimensions", "split_r_hat"]
 
-LOOKED_AT = 16  # dimensions whose effective size is worth computing
+LOOKED_AT = 16  # dimensions whose effective size is computed, the slowest by a cheap measure
 BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
 
 
@@ -96,7 +96,9 @@ def least_effective(draws: np.ndarray) -> tuple[float, int]:
     Returns
     -------
     size : float
+        Effective number of draws.
     dimension : int
+        Index of that dimension.
     """
     by_values, by_squares = slowest_dimensions(draws)
     values, squares = _scaled(draws[:, :, by_values]), _scaled(draws[:, :, by_squares]) ** 2

@@ -95,7 +95,7 @@ def _bars(ax, table, columns: Mapping[str, str], title: str) -> None:
 # -------------------------------------------------------------------- the samplers
 
 # Draws, tune, chains and cores have the same names everywhere: they are among the options. The
-# seed and the progress bar have PyMC's names here, and others in nutpie and for a density.
+# seed and the progress bar have PyMC's names here, and other names in nutpie and for a density.
 
 
 def _mjhmc(model, *, random_seed, progressbar, **options) -> Run:

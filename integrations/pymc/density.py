@@ -203,7 +203,7 @@ class ModelDensity:
     def snapshot(self) -> ModelDensity:
         """The same machine code on the data of this moment, whatever becomes of the model's.
 
-        It is for one run: its threads read a table that nobody changes, and what is computed of
+        It is for one run: its threads read a table that does not change, and what is computed of
         its draws later uses the data that they were made with.
         """
         with model_lock:

@@ -25,10 +25,19 @@ def explain_start(
 
     Parameters
     ----------
-    model : the PyMC model
-    point : values of all its value variables
-    logp : log density there
-    grad : gradient there, by variable
+    model : pm.Model
+        The model.
+    point : mapping of str to array
+        Values of all its value variables.
+    logp : float
+        Log density there.
+    grad : mapping of str to ndarray
+        Gradient there, by variable.
+
+    Returns
+    -------
+    StartError
+        A `DataError` where observed values or data are not finite.
     """
     terms = [] if np.isfinite(logp) else _bad_terms(model, point)
     slopes = [] if terms else _bad_elements(grad)

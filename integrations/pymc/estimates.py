@@ -95,9 +95,11 @@ def log_marginal_likelihood(
     idata : InferenceData or DataTree
         Draws of any sampler, of all free variables.
     model : pm.Model or CompiledModel, optional
+        The model of the `with` block by default.
     random_seed : int, optional
-        Of the proposals.
+        Seeds the proposals.
     cores : int, optional
+        Threads that evaluate the density.
 
     Returns
     -------

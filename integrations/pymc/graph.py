@@ -44,10 +44,14 @@ class PureGraph:
 
     Attributes
     ----------
-    x : the float64 vector
-    arrays : one input variable for each array
-    sources : where each array comes from: a shared variable, or the name of a variable
-    outputs : what is computed
+    x : TensorVariable
+        The float64 vector.
+    arrays : list of TensorVariable
+        One input variable for each array.
+    sources : list of shared variable or str
+        Where each array comes from: a shared variable, or the name of a value variable.
+    outputs : list of TensorVariable
+        What is computed.
     """
 
     x: Any

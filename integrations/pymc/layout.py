@@ -89,8 +89,15 @@ def choose_value_vars(model, vars=None) -> list:  # noqa: A002 (PyMC's word)
 
     Parameters
     ----------
-    model : the PyMC model
-    vars : a random variable, a value variable or a name, or a list of them
+    model : pm.Model
+        The model.
+    vars : variable or str, or sequence of these, optional
+        Random variables, value variables or names; all continuous ones by default.
+
+    Returns
+    -------
+    list of TensorVariable
+        Value variables, each once.
     """
     if not model.free_RVs:
         why = "all its variables are observed" if model.observed_RVs else "it is empty"

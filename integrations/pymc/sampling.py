@@ -105,8 +105,9 @@ def sample(
 
     Returns
     -------
-    InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x)
-        posterior, sample_stats, observed_data, constant_data
+    InferenceData or DataTree
+        The former with ArviZ 0.x, the latter with 1.x; groups posterior, sample_stats,
+        observed_data and constant_data.
     """
     chosen = choose_settings(settings, options)
     _check(chosen, draws, tune, chains, cores)  # before the model is compiled
@@ -454,7 +455,7 @@ class Sampling:
 
 
 def _reparametrisation_parents(result: Result) -> list[str]:
-    """For each chain, the dimensions that the scale or the location of others depends on."""
+    """For each chain, the parents: dimensions that scales or locations depend on."""
     used = [t.reparametrisation for t in result.tuned]
     return ["" if r is None else ", ".join(result.names[k] for k in r.parents) for r in used]
 

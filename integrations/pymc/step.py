@@ -70,8 +70,7 @@ class MJHMC(BlockedStep):
 
     Use it as ``pm.sample(step=MJHMC())``. Step size, metric, integrator, refresh rate and draw
     interval are found in PyMC's tuning phase. Beside other step methods (`Metropolis`, a Gibbs
-    sampler, another `MJHMC`) each call continues the process on the density as the others have left
-    it.
+    sampler, another `MJHMC`) each call continues the process on the density as they have left it.
 
     Parameters
     ----------
@@ -250,9 +249,9 @@ class MJHMC(BlockedStep):
         return new
 
     def _follow(self, process: Process, x: np.ndarray) -> None:
-        """Go on where others have moved to, on the density as they left it."""
+        """Go on where another step method has moved to, on the density as it left it."""
         if self._is_alone:
-            # Nobody was expected to, so a flip may be pending: draw the momentum anew, once.
+            # No other was expected, so a flip may be pending: draw the momentum anew, once.
             self._is_alone = False
             process.start(x)
         else:

@@ -106,7 +106,7 @@ class Reparametrisation:
 
     @property
     def parents(self) -> list[int]:
-        """All dimensions that others depend on."""
+        """All dimensions that the children depend on."""
         return [*self.scale_parents.tolist(), *self.location_parents.tolist()]
 
     def check(self, ndim: int) -> None:

@@ -204,7 +204,7 @@ def _c_function(density: Any, fields: Sequence[ArrayField]) -> Any:
 
 def _compile(density: Any, fields: Sequence[ArrayField]) -> Any:
     # One function, and no guard around an `@njit` body: Numba holds the globals of every function
-    # that it compiles for others to call, and with them the density, until that function goes.
+    # that it compiles for other code to call, and with them the density, until that function goes.
     names = names_of(fields) | {"density": density}
     exec(density_source(fields, _call_source(fields)), names)
     return cfunc(DENSITY)(names["body"])

@@ -11,10 +11,12 @@ from mjhmc_numba.initial import far_below
 
 __all__ = ["History"]
 
-# Numbers kept of draws and as many of gradients: 4 MB each, but at least 64 draws.
+# Numbers kept of draws, and as many of gradients: 8 bytes each make 4 MB, a bound on the memory.
 NUMBERS = 1 << 19
-FEWEST_KEPT = 64
-LARGEST = 1e100  # of a coordinate, so that squares are finite even if a chain goes astray
+FEWEST_KEPT = 64  # draws, however many dimensions; no trial of the value is recorded
+# Bound on a coordinate, so that squares and their sums are below the largest float64, 1.8e308, even
+# if a chain goes astray.
+LARGEST = 1e100
 
 
 @dataclass
@@ -26,7 +28,7 @@ class History:
     ndim : int
         Dimensions.
     most : int
-        Draws that there will be.
+        Number of draws that there will be.
     """
 
     ndim: int
@@ -37,7 +39,7 @@ class History:
     _logp: np.ndarray = field(init=False)
 
     def __post_init__(self):
-        # Zeros rather than whatever is there, so that equal histories are saved alike.
+        # Zeros rather than uninitialised memory, so that equal histories are saved alike.
         self._x, self._grad = np.zeros((2, self.capacity, self.ndim))
         self._logp = np.zeros(self.capacity)
 
@@ -57,7 +59,7 @@ class History:
         self.total += n
 
     def clear(self) -> None:
-        """Forget all draws."""
+        """Drop all draws."""
         self.total = 0
 
     def newest(self, n: int) -> Draws:

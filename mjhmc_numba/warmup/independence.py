@@ -18,10 +18,10 @@ __all__ = ["IndependenceProposal"]
 # Chosen by trial on targets with ripples.
 ROUGH_FROM = 20.0  # gradients per draw from which one is tried
 ROUGH_GAIN = 2.0  # it must be worth as many times its gradients
-# While it is tried, and in the end.
-LEAST_ACCEPTANCE = 0.1, 0.15
+# The first number holds while it is tried, the second in the end.
+LEAST_ACCEPTANCE = 0.1, 0.15  # of a quarter turn, on average
 LONGEST_STAY = 200.0, 20.0  # moves for which a draw may hold it, at most
-HEAVIEST_TAIL = math.inf, 0.5
+HEAVIEST_TAIL = math.inf, 0.5  # from 1/2 on the variance of pi / q is infinite
 
 
 @dataclass
@@ -36,7 +36,8 @@ class IndependenceProposal:
     ndim : int
         Dimensions.
     density_changes : bool
-        Between draws; a Gaussian that moves is no good one to propose from.
+        Whether the density changes between draws; a Gaussian that moves is no good one to propose
+        from.
     per_draw : int
         Proposals (quarter turns) per draw.
     used : int

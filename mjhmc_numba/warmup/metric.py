@@ -31,13 +31,16 @@ __all__ = [
 ]
 
 # All chosen by trial on the models of the benchmark.
+# In more dimensions than the first, a spectrum is estimated from the second number of draws.
 MANY_DIMENSIONS, ENOUGH_DRAWS = 600, 256
 EXTREME = 1e30  # variances are taken within [1/EXTREME, EXTREME]
 
 # Of the estimate of a spectrum, see `_covariance`.
-PASSES = 8
+PASSES = 8  # estimates in turn, at most
+# The ridge of the first pass, that of later ones per unit of noise, and the smallest, which keeps
+# matrices positive definite in spite of rounding.
 FIRST_RIDGE, RIDGE, LEAST_RIDGE = 0.1, 0.3, 1e-13
-STRONG = 3.0
+STRONG = 3.0  # directions with eigenvalues outside [1/STRONG, STRONG] are whitened for the next
 
 
 class Detail(NamedTuple):
@@ -52,7 +55,7 @@ class Detail(NamedTuple):
 
 # A dozen directions take a tenth of the time that a cheap density does; more must be worth it.
 COARSE_DETAIL = Detail(cutoff=1.5, few=12, max_rank=64)
-# For the harmonic integrator, whose kicks have all that is left over.
+# For the harmonic integrator, whose kicks come from all that the metric leaves over.
 FINE_DETAIL = Detail(cutoff=1.02, few=128, max_rank=128)
 
 
@@ -97,7 +100,8 @@ def diagonal(x: np.ndarray, grad: np.ndarray) -> Metric:
 
     Parameters
     ----------
-    x, grad : (n, d) draws and gradients of the log density there
+    x, grad : (n, d) arrays
+        Draws and gradients of the log density there.
     """
     spread = np.clip(x.var(axis=0), 1 / EXTREME, EXTREME)
     steepness = np.clip(grad.var(axis=0), 1 / EXTREME, EXTREME)

@@ -1,4 +1,4 @@
-"""Which dimensions the scales and locations of others depend on, so that a reparametrisation pays.
+"""The parents: dimensions that scales and locations depend on, so that a reparametrisation pays.
 
 That is told by draws that had no say in it: by the distance that remains between z and -grad, which
 are the same on a standard normal, once the best metric has done what it can.
@@ -25,17 +25,17 @@ from mjhmc_numba.warmup.reparametrisation import (
 
 __all__ = ["FEWEST_DRAWS_OF_CHOICE", "MANY_DIMENSIONS", "MOST_DIMENSIONS", "choose"]
 
+# All constants here were chosen by trial on the models of the benchmark.
 FEWEST_DRAWS_OF_CHOICE = 32
 MOST_PARENTS = 6
-HELD_OUT = 4  # of the blocks of draws every fourth
-# What is left of the distance by a reparametrisation that is worth it: less where few draws tell,
-# for so many children, as the noise of each adds to the gradient of its parents; less where there
-# are few children to learn from; and by one parent more. All constants here were chosen by trial on
-# the models of the benchmark.
+HELD_OUT = 4  # every fourth block of draws
+# The share of the distance that a reparametrisation may leave to be worth it. It is less where
+# there are few draws for so many children, as the noise of each adds to the gradient of its
+# parents; and less where there are few children to learn from.
 WORTH, FEW_DRAWS, FEW_DIMENSIONS = 0.94, 0.065, 3.0
-KEPT_WORTH = 0.1  # more may be left by one that was chosen before
-MORE_WORTH = 0.8
-LARGE = 0.1  # a squared distance per dimension
+KEPT_WORTH = 0.1  # so much more may be left by one that was chosen before
+MORE_WORTH = 0.8  # the share that one more parent may leave
+LARGE = 0.1  # squared distance per dimension from which its logarithm counts
 NOTHING = 0.01  # what is left where no reparametrisation is needed
 # Parents tried at a time, and in many dimensions; in more than the last none is sought, as all
 # pairs of dimensions are looked at.
@@ -135,7 +135,7 @@ class _Choice:
         return reparametrisation if np.isfinite(z).all() and np.isfinite(g).all() else None
 
     def left(self, reparametrisation: Reparametrisation | None) -> float:
-        """How far z is from -grad at the draws held out, with the metric of the others.
+        """How far z is from -grad at the draws held out, with the metric of the other draws.
 
         Squared distances per dimension count up to their size where they are small, and by their
         logarithm where no step size does any more.
@@ -148,7 +148,7 @@ class _Choice:
         return float(np.mean(np.log1p(np.mean(apart**2, axis=1) / LARGE)))
 
     def _candidates(self, now: _Tried) -> list[Parents]:
-        """One more dimension that the scale of many others, or a location, may depend on."""
+        """One more dimension that the scale of many children, or a location, may depend on."""
         z, g = in_coordinates(now.reparametrisation, self.x[self.told], self.grad[self.told])
         scale, location = now.parents.scale, now.parents.location
         found = self._first(_scale_scores(z, g, now.parents.all), now.parents)

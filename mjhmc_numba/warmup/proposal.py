@@ -29,11 +29,12 @@ __all__ = [
 ]
 
 # All constants were chosen by trial on targets with ripples and on the models of the benchmark.
+# Draws that tell a Gaussian: at least the first, and the second per dimension.
 FEWEST_DRAWS_OF_PROPOSAL, DRAWS_PER_DIMENSION = 50, 25
 # Too wide a Gaussian wastes moves; too narrow a one leaves the chain stuck in the tails. A chain
 # that has seen only a part of the target finds the rest with a wide one.
-WIDENED = 1.25
-WIDER_VOLUME = 4.0
+WIDENED = 1.25  # factor of the standard deviations, at least
+WIDER_VOLUME = 4.0  # factor of the volume of a Gaussian that is to find more, see `widening`
 # Standard deviation of draws, in units of the Gaussian that they were made with: below the first
 # it has found all, above the second there is surely more.
 COVERED, EXCEEDED = 1.0, 1.1
@@ -49,10 +50,14 @@ class Proposal(NamedTuple):
 
     Attributes
     ----------
-    metric : its covariance and centre
-    acceptance : of a quarter turn, on average
-    longest_stay : moves until the draw that is hardest to leave would be left
-    tail : index of the tail of pi / q (Hill's estimate); from 1/2 on its variance is infinite
+    metric : Metric
+        Its covariance and centre.
+    acceptance : float
+        Average acceptance of a quarter turn.
+    longest_stay : float
+        Moves until the draw that is hardest to leave would be left.
+    tail : float
+        Index of the tail of pi / q (Hill's estimate); from 1/2 on its variance is infinite.
     """
 
     metric: Metric
@@ -100,7 +105,10 @@ def is_rough(metric: Metric, grad: np.ndarray) -> bool:
 
     Parameters
     ----------
-    grad : (n, d) gradients of the log density at draws
+    metric : Metric
+        Covariance of the Gaussian.
+    grad : (n, d) array
+        Gradients of the log density at draws.
     """
     g = metric.whiten_gradient(grad)
     return bool(np.linalg.eigvalsh(g.T @ g / len(g))[0] > ROUGH)
@@ -118,9 +126,14 @@ def fit(
 
     Parameters
     ----------
-    x, logp : (n, d) draws and their log densities (n,)
-    widened : factor of the standard deviations
-    diagonal : leave correlations out
+    x : (n, d) array
+        Draws.
+    logp : (n,) array
+        Their log densities.
+    widened : float
+        Factor of the standard deviations.
+    diagonal : bool
+        Leave correlations out.
     """
     n, d = x.shape
     if n < enough(d) // 2:

@@ -24,6 +24,7 @@ from mjhmc_numba.warmup.metric import diagonal
 
 __all__ = ["BLOCK", "ROUNDS", "TRIAL_ROUNDS", "Parents", "fit", "in_coordinates"]
 
+# Of these values no source and no trial is recorded.
 # Features: constant from so many times the extent of the draws beyond them, with bends of so
 # many standard deviations.
 BEYOND, BEND = 4.0, 0.3
@@ -34,8 +35,9 @@ BLOCK = 8  # draws, of which the next block is nearly independent
 
 
 class Parents(NamedTuple):
-    """Dimensions that the scales, and such that the locations of others depend on. A location
-    that is fixed is not fitted: it is the sum of the location parents, 0 if there is none.
+    """Dimensions that the scales of the children depend on, and those that their locations do.
+
+    A fixed location is not fitted: it is the sum of the location parents, 0 if there is none.
     """
 
     scale: tuple[int, ...] = ()
@@ -59,7 +61,7 @@ def fit(
     parents : Parents
         What the children, all other dimensions, depend on.
     rounds : int
-        Of fitting l, t and s in turn.
+        Number of times that l, t and s are fitted in turn.
     """
     children = np.setdiff1d(np.arange(x.shape[1]), parents.all)
     scale_parents, location_parents = (
@@ -146,7 +148,10 @@ def _noise(errors: np.ndarray, curvature: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    curvature : (m, p, p), the derivative of those means by the coefficients
+    errors : (n, m, p) array
+        Their mean is 0 at the fitted coefficients.
+    curvature : (m, p, p) array
+        The derivative of those means by the coefficients.
     """
     n = len(errors)
     sums = np.add.reduceat(errors, np.arange(0, n, BLOCK), axis=0) / n
@@ -160,9 +165,14 @@ class _Place:
 
     Parameters
     ----------
-    M, B : (n, p) and (n, q), the bases of l and t
-    m : number of children
-    fixed : (p,), the coefficients of l in each child; None: they are fitted
+    M : (n, p) array
+        The basis of l.
+    B : (n, q) array
+        The basis of t.
+    m : int
+        Number of children.
+    fixed : (p,) array or None
+        The coefficients of l in each child; None: they are fitted.
     """
 
     def __init__(self, M: np.ndarray, B: np.ndarray, m: int, fixed: np.ndarray | None):

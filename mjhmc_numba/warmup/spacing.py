@@ -18,12 +18,13 @@ __all__ = [
 
 # Chosen by trial on the models of the benchmark.
 ALIKE, LONGEST = 0.6, 2.0  # correlation from which paths are lengthened, and how much at most
-# Of an independent draw that one should be worth, and what it is made where it is not; how many
-# times further apart for it, at most. In many dimensions both are more: the largest R-hat of all is
-# what tells whether chains agree, and it is larger the more there are.
+# The share of an independent draw that a draw should be worth. Where it is worth less, draws are
+# made further apart, such that it is worth the second share, but by no more than the last factor.
 WORTH = 1 / 3
 MADE_WORTH, MOST = 0.5, 4.0
-FEW_DIMENSIONS, MADE_WORTH_MORE, MOST_MORE = 50, 0.1, 1.0  # for ten times as many
+# In more than a few dimensions both are larger, by so much for ten times as many: the largest R-hat
+# tells whether chains agree, and it grows with the number of dimensions.
+FEW_DIMENSIONS, MADE_WORTH_MORE, MOST_MORE = 50, 0.1, 1.0
 
 
 def largest_autocorrelation(x: np.ndarray, lag: int) -> float:
@@ -34,8 +35,10 @@ def largest_autocorrelation(x: np.ndarray, lag: int) -> float:
 
     Parameters
     ----------
-    x : (n, d), consecutive draws
-    lag : draws between refreshes
+    x : (n, d) array
+        Consecutive draws.
+    lag : int
+        Draws between refreshes.
     """
     if len(x) < 2 * lag + 8:
         return 0.0
@@ -61,7 +64,8 @@ def autocorrelation_time(x: np.ndarray) -> float:
 
     Parameters
     ----------
-    x : (n, d), consecutive draws
+    x : (n, d) array
+        Consecutive draws.
     """
     draws = x[None, :, slowest_dimensions(x[None])[0]]
     return float(len(x) / effective_size(draws).min())

@@ -23,14 +23,16 @@ __all__ = [
 # slowest direction, pi / 2, makes its end independent of its start there (on a Gaussian); with
 # jittered lengths somewhat more does best.
 LENGTH = 1.9  # whitened length between refreshes, in units of the slowest scale
-FEWEST_RUNGS = 2.0
-RUNGS = 6.0  # rungs between refreshes
-MAX_RUNGS = 64.0
-MAX_STEPS = 256
+FEWEST_RUNGS = 2.0  # between refreshes, at least
+RUNGS = 6.0  # between refreshes, where the number of steps per rung allows it
+MAX_RUNGS = 64.0  # between refreshes, at most
+MAX_STEPS = 256  # integrator steps per rung, at most
 # A path of so many gradients is worth one more draw: fast directions turn many times on it, and
 # its ends tell little of how far they go.
 LONG, VERY_LONG = 8.0, 32.0
-QUARTER_TURN = math.pi / 2  # a rotation by it ends independently of where it began
+# By derivation: on a Gaussian a rotation by it maps the momentum to the position, so that it ends
+# independently of where it began.
+QUARTER_TURN = math.pi / 2
 
 
 class Trajectory(NamedTuple):
@@ -53,12 +55,18 @@ def plan(
 
     Parameters
     ----------
-    step_size : length per gradient
-    stages : gradients per integrator step
-    slowest : standard deviation of the slowest whitened direction
-    max_gradients : bound on the gradients of a length
-    min_rungs : at least so many rungs between refreshes
-    draws_per_refresh : draws in the time between refreshes; None: 1, more on a long path
+    step_size : float
+        Length per gradient.
+    stages : int
+        Gradients per integrator step.
+    slowest : float
+        Standard deviation of the slowest whitened direction.
+    max_gradients : float
+        Most gradients between refreshes.
+    min_rungs : float
+        Fewest rungs between refreshes.
+    draws_per_refresh : float, optional
+        Draws in the time between refreshes; 1 by default, more on a long path.
     """
     length = min(LENGTH * slowest, max_gradients * step_size)
     num_steps = min(max(1, round(length / (RUNGS * step_size * stages))), MAX_STEPS)

@@ -67,12 +67,19 @@ class Tuner:
 
     Parameters
     ----------
-    settings : what the user fixed is left alone
-    tune : number of warm-up draws
-    rng : draws the trial points
-    region : where chains start
-    density_changes : between draws, as beside other step methods: what was seen of it is no
-        longer so
+    settings : Settings
+        What the user fixed is left alone.
+    ndim : int
+        Dimensions.
+    tune : int
+        Number of warm-up draws.
+    rng : numpy.random.Generator
+        Chooses the draws from which integrators are tried.
+    region : Region
+        Where chains start.
+    density_changes : bool
+        Whether the density changes between draws, as beside other step methods. What was seen of
+        it is then no longer so.
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -265,7 +272,7 @@ class Tuner:
         return self.independence.choose(tuned, used, draws, gradients, last=last)
 
     def _heed_mixing(self, x, tuned: Tuned) -> None:
-        """Where draws a refresh apart are alike the chain mixes slowly: give it longer to learn,
+        """Where draws one refresh apart are alike the chain mixes slowly: give it longer to learn,
         and longer paths in the end.
         """
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
