@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from mjhmc_numba.errors import SettingsError
 
-__all__ = ["Metric"]
+__all__ = ["Metric", "geometric_mean"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,3 +141,11 @@ class Metric:
     def log_volume(self) -> float:
         """Log determinant of `unwhiten`: log density by the whitened position less that by x."""
         return float(np.log(self.scale).sum() + 0.5 * np.log(self.eigenvalues).sum())
+
+
+def geometric_mean(spread: np.ndarray, precision: np.ndarray) -> np.ndarray:
+    r"""The solution of :math:`\Sigma\, precision\, \Sigma = spread`, all positive definite."""
+    root = np.linalg.cholesky(precision)
+    values, vectors = np.linalg.eigh(root.T @ spread @ root)
+    half = np.linalg.solve(root.T, vectors * np.maximum(values, 0.0) ** 0.25)
+    return half @ half.T

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mjhmc_numba.coordinates.metric import geometric_mean
+
 __all__ = ["Whitening", "monomials", "stein_features"]
 
 DENSE = 512  # dimensions up to which correlations are taken out; beyond, scales alone
@@ -51,7 +53,7 @@ class Whitening(NamedTuple):
         z, q = (x - centre) / scale, (grad - grad.mean(axis=0)) * scale
         # A stiff direction keeps its own scale only if the ridge is small against it.
         ridge = min(1.0, d / n) * 0.01
-        covariance = _geometric_mean(_ridged(z.T @ z / n, ridge), _ridged(q.T @ q / n, ridge))
+        covariance = geometric_mean(_ridged(z.T @ z / n, ridge), _ridged(q.T @ q / n, ridge))
         values, vectors = np.linalg.eigh(covariance)
         values = np.sqrt(np.clip(values, 1e-12 * values[-1], None))
         return cls(centre, scale, (vectors / values) @ vectors.T, (vectors * values) @ vectors.T)
@@ -78,14 +80,6 @@ class Whitening(NamedTuple):
 
 def _ridged(matrix: np.ndarray, ridge: float) -> np.ndarray:
     return matrix + (ridge + 1e-13) * np.diag(np.diag(matrix) + 1e-300)
-
-
-def _geometric_mean(spread: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    r"""The solution of :math:`\Sigma\, precision\, \Sigma = spread`, all positive definite."""
-    root = np.linalg.cholesky(precision)
-    values, vectors = np.linalg.eigh(root.T @ spread @ root)
-    half = np.linalg.solve(root.T, vectors * np.maximum(values, 0.0) ** 0.25)
-    return half @ half.T
 
 
 def monomials(d: int, degree: int) -> np.ndarray:

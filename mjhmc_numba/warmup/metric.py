@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mjhmc_numba.coordinates import Metric
+from mjhmc_numba.coordinates.metric import geometric_mean
 
 __all__ = [
     "COARSE_DETAIL",
@@ -108,14 +109,6 @@ def diagonal(x: np.ndarray, grad: np.ndarray) -> Metric:
     return Metric.diagonal(np.sqrt(spread / steepness))
 
 
-def _geometric_mean(spread: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    r"""The solution of :math:`\Sigma\, precision\, \Sigma = spread`, all positive definite."""
-    root = np.linalg.cholesky(precision)
-    values, vectors = np.linalg.eigh(root.T @ spread @ root)
-    half = np.linalg.solve(root.T, vectors * np.maximum(values, 0.0) ** 0.25)
-    return half @ half.T
-
-
 def _row_space(rows: np.ndarray) -> np.ndarray:
     """An orthonormal basis of the span of few long rows, through their small Gram matrix."""
     values, vectors = np.linalg.eigh(rows @ rows.T)
@@ -161,7 +154,7 @@ def _covariance(z: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, f
         spread, steepness = y.T @ y / n, g.T @ g / n
         amount = share * (RIDGE * min(noise, 1.0) if k else FIRST_RIDGE)
         ridge = max(amount, LEAST_RIDGE * np.trace(steepness), LEAST_RIDGE) * np.eye(d)
-        sigma = _geometric_mean(spread + ridge, steepness + ridge)
+        sigma = geometric_mean(spread + ridge, steepness + ridge)
         sigma = guess.unwhiten(guess.unwhiten(sigma).T)
         eigenvalues, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
         eigenvalues, directions = np.clip(eigenvalues, 1e-6, 1e8), vectors.T
