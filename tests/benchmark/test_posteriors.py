@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.benchmark.programs import PROGRAMS, importable
 
 # By how much the log density changes from a point near the initial one to another, from the model
 # files that these were made of. Constants drop out: PyMC 6.4 corrected that of `LKJCholeskyCov`.
-CHANGES = json.loads((PROGRAMS.parents[1] / "tests/benchmark/changes_of_log_density.json").read_text())
+CHANGES = json.loads(Path(__file__).with_name("changes_of_log_density.json").read_text())
 FOLDERS = ("posteriors", "gallery")
 
 
