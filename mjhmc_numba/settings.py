@@ -25,7 +25,7 @@ from mjhmc_numba.kernel.layout import (
 )
 from mjhmc_numba.tuned import INTEGRATORS
 
-__all__ = ["Resolved", "Settings", "check_counts", "check_fixed", "choose_settings"]
+__all__ = ["PAPER", "Resolved", "Settings", "check_counts", "check_fixed", "choose_settings"]
 
 
 # For a tuned step size.
@@ -34,6 +34,16 @@ REFRESH_JITTER = 0.3
 REFINE_LEVELS = 5
 LARGEST_LEVEL = 16
 REFINE_THRESHOLD = 8.0
+
+# The paper's process: sqrt rates, Poisson time, leapfrog, full refresh, no jitter.
+PAPER: dict[str, Any] = {
+    "rates": "sqrt",
+    "clock": "poisson",
+    "integrator": "leapfrog",
+    "refresh_alpha": 0.0,
+    "step_jitter": 0.0,
+    "refine_levels": 0,
+}
 
 
 class Resolved(NamedTuple):
@@ -167,15 +177,7 @@ class Settings:
     @classmethod
     def paper(cls, **options: Any) -> Settings:
         """The paper's process: sqrt rates, Poisson time, leapfrog, full refresh, no jitter."""
-        fixed = {
-            "rates": "sqrt",
-            "clock": "poisson",
-            "integrator": "leapfrog",
-            "refresh_alpha": 0.0,
-            "step_jitter": 0.0,
-            "refine_levels": 0,
-        }
-        return cls.create(fixed | options)
+        return cls.create(PAPER | options)
 
     def for_record(self) -> Settings:
         """The same for a run with a jump record, which needs all rates of leaving a state."""

@@ -14,6 +14,7 @@ Values have shape (n,) or (n, d). Columns are treated one by one, so a result ha
 value: () or (d,).
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "moment",
     "quantile",
     "resample",
+    "summary",
     "variance",
 ]
 
@@ -380,3 +382,53 @@ def resample(
     chosen = np.searchsorted(edges, points * edges[-1], side="right")
     # A point may be rounded up to the very end; a state without weight is never chosen.
     return np.minimum(chosen, np.flatnonzero(w)[-1]).astype(np.int64)
+
+
+def summary(
+    values: Sequence[ArrayLike], weights: Sequence[ArrayLike]
+) -> dict[str, NDArray[np.float64]]:
+    r"""Mean, standard deviation, their Monte Carlo error, and R-hat, from several chains.
+
+    Chain c counts by its whole weight :math:`W_c`, so the mean is that of all states together,
+    and its error :math:`\sqrt{\sum_c W_c^2 e_c^2} / \sum_c W_c`, with the chains' own `mcse`
+    :math:`e_c`. R-hat compares the halves of the chains, as :math:`\sqrt{1 + B / W}`: B is the
+    variance of their means, W the mean of their variances.
+
+    Parameters
+    ----------
+    values : sequence of arrays, each (n_c,) or (n_c, d)
+        Each chain's, in the order of the jumps.
+    weights : sequence of arrays, each (n_c,)
+
+    Returns
+    -------
+    dict of str to array, shape () or (d,)
+        `mean`, `sd`, `mcse_mean`, `ess` and `r_hat`. The last two are NaN where nothing varies.
+    """
+    if len(values) != len(weights) or not len(values):
+        raise ValueError(f"{len(values)} chains of values, but {len(weights)} of weights.")
+    time = np.array([np.sum(w) for w in weights])
+    errors = np.stack([mcse(f, w) for f, w in zip(values, weights, strict=True)])
+    error = np.sqrt(np.tensordot(time**2, errors**2, axes=1)) / time.sum()
+    f, w = _checked(np.concatenate(list(values)), np.concatenate(list(weights)))
+    spread = variance(f, w)
+    constant = np.ptp(f[w > 0.0], axis=0) == 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {
+            "mean": _weighted_mean(f, w),
+            "sd": np.sqrt(spread),
+            "mcse_mean": error,
+            "ess": np.where(constant, np.nan, spread / error**2),
+            "r_hat": np.where(constant, np.nan, _split_r_hat(values, weights)),
+        }
+
+
+def _split_r_hat(values: Sequence[ArrayLike], weights: Sequence[ArrayLike]) -> NDArray[np.float64]:
+    means, variances = [], []
+    for chain, time in zip(values, weights, strict=True):
+        f, w = _checked(chain, time)
+        half = int(np.searchsorted(np.cumsum(w), w.sum() / 2.0))
+        for part in (slice(0, half + 1), slice(half, None)):  # neither is empty
+            means.append(_weighted_mean(f[part], w[part]))
+            variances.append(variance(f[part], w[part]))
+    return np.sqrt(1.0 + np.var(means, axis=0, ddof=1) / np.mean(variances, axis=0))

@@ -386,3 +386,39 @@ def test_other_bad_arguments_are_refused():
         weights.resample(np.ones(3), -1)
     with pytest.raises(ValueError, match="power"):
         weights.moment([-1.0, 1.0], 0.5, np.ones(2))
+
+
+# ---------------------------------------------------------------------- several chains
+
+
+def test_a_summary_of_chains_is_that_of_their_states_together():
+    rng = np.random.default_rng(5)
+    lengths = (400, 900, 250)
+    values = [rng.normal(2.0, 3.0, size=(n, 2)) for n in lengths]
+    times = [rng.exponential(size=n) for n in lengths]
+    made = weights.summary(values, times)
+    together, time = np.concatenate(values), np.concatenate(times)
+    np.testing.assert_allclose(made["mean"], weights.mean(together, time))
+    np.testing.assert_allclose(made["sd"] ** 2, weights.variance(together, time))
+    # Independent states: Kish's size, up to the noise of batch means.
+    np.testing.assert_allclose(made["ess"], weights.kish_ess(time), rtol=0.5)
+    np.testing.assert_allclose(made["mcse_mean"], made["sd"] / np.sqrt(made["ess"]))
+    assert np.all(made["r_hat"] < 1.02)
+
+
+def test_r_hat_sees_chains_and_halves_that_disagree():
+    rng = np.random.default_rng(6)
+    times = [rng.exponential(size=1000) for _ in range(2)]
+    apart = [rng.normal(size=1000), rng.normal(1.0, size=1000)]
+    drift = [np.sort(rng.normal(size=1000)) for _ in range(2)]
+    assert weights.summary(apart, times)["r_hat"] > 1.1
+    assert weights.summary(drift, times)["r_hat"] > 1.5
+
+
+def test_a_summary_of_what_never_changes_has_no_effective_size():
+    made = weights.summary([np.full(20, 3.3)] * 2, [np.linspace(1, 2, 20)] * 2)
+    assert made["mean"] == pytest.approx(3.3)
+    assert np.isnan(made["ess"])
+    assert np.isnan(made["r_hat"])
+    with pytest.raises(ValueError, match="2 chains of values, but 1 of weights"):
+        weights.summary([np.ones(20)] * 2, [np.ones(20)])

@@ -10,6 +10,7 @@ from mjhmc_numba.pymc.estimates import estimates, log_marginal_likelihood
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile, sample  # noqa: A004
 from mjhmc_numba.pymc.step import MJHMC
+from mjhmc_numba.pymc.weighted import resample, weighted_summary
 
 __all__ = [
     "Comparison",
@@ -22,5 +23,7 @@ __all__ = [
     "compile",
     "estimates",
     "log_marginal_likelihood",
+    "resample",
     "sample",
+    "weighted_summary",
 ]

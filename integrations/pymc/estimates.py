@@ -15,6 +15,7 @@ from mjhmc_numba.estimates.table import COLUMNS
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import DiscreteVariableError, ModelChangedError
 from mjhmc_numba.pymc.expand import Expansion
+from mjhmc_numba.pymc.packaging import as_dataset
 from mjhmc_numba.pymc.unconstrain import unconstrain
 
 __all__ = ["estimates", "log_marginal_likelihood"]
@@ -144,11 +145,9 @@ def _density(model) -> ModelDensity:
 
 
 def _dataset(idata, group: str) -> xarray.Dataset:
-    """A group of InferenceData (ArviZ 0.x) or of a DataTree (ArviZ 1.x)."""
     if group not in idata:
         raise EstimateError(f"There is no group {group} in what was given as idata.")
-    data = idata[group]
-    return data.to_dataset() if hasattr(data, "to_dataset") else data
+    return as_dataset(idata[group])
 
 
 def _stored(idata, density: ModelDensity) -> tuple[np.ndarray, np.ndarray] | None:

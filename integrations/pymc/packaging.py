@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray
 from pymc.backends.base import MultiTrace
 from pymc.backends.ndarray import NDArray
 from pymc.initial_point import make_initial_point_fns_per_chain
@@ -17,7 +18,16 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
 
-__all__ = ["chain_generators", "data_in_model", "initial_points", "log_convergence", "to_arviz"]
+__all__ = [
+    "add_group",
+    "as_dataset",
+    "chain_generators",
+    "data_in_model",
+    "from_groups",
+    "initial_points",
+    "log_convergence",
+    "to_arviz",
+]
 
 
 def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator], list[int]]:
@@ -150,3 +160,23 @@ def log_convergence(data, model) -> None:
     """PyMC's own checks of R-hat and effective sample size, in its log."""
     warnings = run_convergence_checks(data, model)
     log_warnings([w for w in warnings if w.kind is not WarningType.DIVERGENCES])
+
+
+def as_dataset(group: Any) -> xarray.Dataset:
+    """A group of InferenceData (ArviZ 0.x) or of a DataTree (ArviZ 1.x)."""
+    return group.to_dataset() if hasattr(group, "to_dataset") else group
+
+
+def add_group(data: Any, name: str, dataset: xarray.Dataset) -> None:
+    """Add a group to InferenceData or to a DataTree."""
+    if isinstance(data, xarray.DataTree):
+        data[name] = xarray.DataTree(dataset)
+    else:
+        data.add_groups({name: dataset}, warn_on_custom_groups=False)
+
+
+def from_groups(groups: Mapping[str, xarray.Dataset], like: Any) -> Any:
+    """InferenceData or a DataTree, whichever `like` is, of other groups."""
+    if isinstance(like, xarray.DataTree):
+        return xarray.DataTree.from_dict(groups)
+    return type(like)(**groups)

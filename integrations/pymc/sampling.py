@@ -19,6 +19,7 @@ from mjhmc_numba.process import Process
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import DiscreteVariableError
 from mjhmc_numba.pymc.expand import Expansion
+from mjhmc_numba.pymc.jump_record import add_record, record_names
 from mjhmc_numba.pymc.packaging import (
     chain_generators,
     data_in_model,
@@ -58,6 +59,7 @@ def sample(
     idata_kwargs: Mapping[str, Any] | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
     blocking: bool = True,
+    jumps: bool | Sequence[str] = False,
     settings: Settings | None = None,
     **options: Any,
 ) -> Any:
@@ -98,6 +100,10 @@ def sample(
         Handed to PyTensor's compilation.
     blocking : bool
         False returns at once with a `Sampling` to wait for, look into, or abort.
+    jumps : bool, or sequence of str
+        Add the group `jump_record`, the paper's output: the weighted states of the jump process,
+        which then runs in Poisson time. True keeps `var_names`, or all free variables; names
+        choose among these and Deterministics. See `resample` and `weighted_summary`.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -125,6 +131,7 @@ def sample(
         compute_convergence_checks=compute_convergence_checks,
         idata_kwargs=idata_kwargs,
         blocking=blocking,
+        jumps=jumps,
         settings=chosen,
     )
 
@@ -211,11 +218,16 @@ class CompiledModel:
         compute_convergence_checks: bool = True,
         idata_kwargs: Mapping[str, Any] | None = None,
         blocking: bool = True,
+        jumps: bool | Sequence[str] = False,
         settings: Settings | None = None,
         **options: Any,
     ) -> Any:
         """Sample the model; the parameters are those of `mjhmc_numba.pymc.sample`."""
         chosen = choose_settings(settings, options)
+        recorded = None
+        if not isinstance(jumps, bool) or jumps:
+            chosen = chosen.for_record()
+            recorded = Expansion(self.density, record_names(self.density, self.var_names, jumps))
         keep_warmup = not discard_tuned_samples
         _check(chosen, draws, tune, chains, cores)
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
@@ -226,6 +238,8 @@ class CompiledModel:
         tasks = self._tasks(
             density, draws, tune, chains, random_seed, initvals, jitter, chosen, keep_warmup
         )
+        for task in tasks:
+            task.record = recorded is not None
         sampling = Sampling(
             self,
             density,
@@ -234,6 +248,7 @@ class CompiledModel:
             progress=bool(progressbar),
             checks=compute_convergence_checks,
             idata_kwargs=dict(idata_kwargs or {}),
+            recorded=recorded,
         )
         return sampling.run() if blocking else sampling.start()
 
@@ -293,10 +308,11 @@ class Sampling:
         progress: bool,
         checks: bool,
         idata_kwargs: dict[str, Any],
+        recorded: Expansion | None = None,
     ):
         self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
-        self._idata_kwargs = idata_kwargs
+        self._idata_kwargs, self._recorded = idata_kwargs, recorded
         self._runs: list[ChainRun] = []
         self._aborted = threading.Event()
         self._thread: threading.Thread | None = None
@@ -417,9 +433,13 @@ class Sampling:
             stats = {
                 name: np.concatenate([warmup[name], array], axis=1) for name, array in stats.items()
             }
-        return self._package(
-            draws, stats, result.chains, self._seconds, _attributes(result), n_kept_tune=n_kept_tune
+        attributes = _attributes(result)
+        data = self._package(
+            draws, stats, result.chains, self._seconds, attributes, n_kept_tune=n_kept_tune
         )
+        if self._recorded is not None and result.jumps is not None:
+            add_record(data, self._recorded, self._density, result, attributes)
+        return data
 
     def _package(
         self,

@@ -30,7 +30,7 @@ from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import STATS, of_draw
 from mjhmc_numba.pymc.watch import KINDS, Watch
 from mjhmc_numba.saving import load, save
-from mjhmc_numba.settings import Settings, check_fixed, choose_settings
+from mjhmc_numba.settings import PAPER, Settings, check_fixed, choose_settings
 from mjhmc_numba.tuned import Tuned
 from mjhmc_numba.warmup.trajectory import straight
 from mjhmc_numba.warmup.tuner import Tuner, first_guess
@@ -94,9 +94,8 @@ class MJHMC(BlockedStep):
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
-        The fields of `mjhmc_numba.Settings`; unknown ones raise. With `step_size`, `num_steps`,
-        `refresh_rate`, `draw_interval`, ``rates="sqrt"`` and ``integrator="leapfrog"`` it is the
-        paper's sampler.
+        The fields of `mjhmc_numba.Settings`; unknown ones raise. The paper's sampler is
+        `MJHMC.paper`.
 
     Notes
     -----
@@ -153,6 +152,20 @@ class MJHMC(BlockedStep):
         # Compiled here and not in a worker, so that forked workers find the machine code.
         self._target: Target | None = self.density.target()
         Process.compile_kernel()
+
+    @classmethod
+    def paper(cls, vars: Sequence | None = None, **options: Any) -> MJHMC:  # noqa: A002
+        """The paper's process as a step: `mjhmc_numba.Settings.paper`.
+
+        Parameters
+        ----------
+        vars : sequence of variables or str, optional
+            Variables to sample; all continuous ones by default.
+        **options
+            `step_size`, `num_steps` and `refresh_rate`, the paper's epsilon, M and beta,
+            `draw_interval`, and whatever else `MJHMC` takes. What is not given is tuned.
+        """
+        return cls(vars, **(PAPER | options))
 
     # ------------------------------------------------------------------- PyMC's hooks
 

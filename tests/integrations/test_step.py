@@ -249,9 +249,8 @@ def test_moments_are_those_of_the_model(model, seeds):
 
 
 def test_the_papers_sampler_has_the_same_moments(model, seeds):
-    fixed = FIXED | {"rates": "sqrt", "clock": "poisson", "integrator": "leapfrog"}
     with model:
-        step = MJHMC(**fixed)
+        step = MJHMC.paper(**FIXED)
     draws = chain(step, model.initial_point(), seeds(82), 20_000, 0)["x"][100:]
     assert abs(batch_z(draws[:, 0], 1.0)) < 5
     assert abs(batch_z((draws[:, 1] + 2) ** 2, 0.25)) < 5
