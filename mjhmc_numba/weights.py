@@ -407,7 +407,7 @@ def summary(
     """
     if len(values) != len(weights) or not len(values):
         raise ValueError(f"{len(values)} chains of values, but {len(weights)} of weights.")
-    time = np.array([np.sum(w) for w in weights])
+    time = np.array([np.asarray(w, dtype=np.float64).sum() for w in weights])
     errors = np.stack([mcse(f, w) for f, w in zip(values, weights, strict=True)])
     error = np.sqrt(np.tensordot(time**2, errors**2, axes=1)) / time.sum()
     f, w = _checked(np.concatenate(list(values)), np.concatenate(list(weights)))
