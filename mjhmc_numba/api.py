@@ -13,6 +13,8 @@ from mjhmc_numba import initial as start
 from mjhmc_numba.density import as_target
 from mjhmc_numba.diagnostics import diagnose
 from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.kernel.waiting import watched
+from mjhmc_numba.progress import Progress
 from mjhmc_numba.results import Result
 from mjhmc_numba.run import (
     ChainTask,
@@ -115,7 +117,9 @@ def sample(
     if jumps:
         chosen = chosen.for_record()
     starts, ndim = start.given_starts(initial, ndim, chains)
-    compiled = as_target(target, ndim, args, names)
+    display = Progress(enabled=bool(progress))
+    with watched(display.compiling):
+        compiled = as_target(target, ndim, args, names)
     regions = start.regions(starts, spread, compiled.ndim, chains)
     chosen.fixed_metric(compiled.ndim)
     chosen.fixed_reparametrisation(compiled.ndim)
@@ -138,7 +142,7 @@ def sample(
         )
         for k in range(chains)
     ]
-    return _run(tasks, chosen, root, extra, cores=cores, progress=progress, executor=executor)
+    return _run(tasks, chosen, root, extra, cores=cores, progress=display, executor=executor)
 
 
 def _run(
@@ -146,11 +150,14 @@ def _run(
     settings: Settings,
     root: np.random.SeedSequence,
     extra_gradients: int,
+    *,
+    progress: Progress,
     **how: Any,
 ) -> Result:
     """Run the chains, and say what is wrong with their draws."""
     seed = root if root.spawn_key else root.entropy
-    result = run_tasks(tasks, settings, seed, **how)
+    with progress:
+        result = run_tasks(tasks, settings, seed, progress=progress, **how)
     result.warmup_gradients[0] += extra_gradients
     if result.draws.shape[1]:
         result.warnings.extend(diagnose(result, tasks[0].target))

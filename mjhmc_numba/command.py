@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from mjhmc_numba.kernel.store import cache_folder
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.process import Process
+from mjhmc_numba.progress import Progress
 
 __all__ = ["main"]
-
-
-def _tell(what: str, seconds: float | None) -> None:
-    if seconds is None:
-        print(f"Compiling the {what} (once per machine) ...", flush=True)
-    else:
-        print(f"... done in {seconds:.1f} s")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("warm", help="compile the sampler, so that the first run need not")
     parser.parse_args(arguments)
-    with watched(_tell):
+    with Progress(stream=sys.stdout) as display, watched(display.compiling):
         Process.compile_kernel()
     folder = cache_folder()
     if folder is None:

@@ -24,6 +24,7 @@ __all__ = [
     "Finding",
     "capped",
     "chain_findings",
+    "closing_line",
     "diagnose",
     "findings",
     "first_draws",
@@ -326,6 +327,21 @@ def findings(result: Result) -> list[list[Finding]]:
         stats = {name: values[k] for name, values in result.stats.items()}
         found.append(chain_findings(draws, stats, result.tuned[k], result.names))
     return found
+
+
+def closing_line(result: Result, seconds: float) -> str:
+    """What came of a run: time, gradients, divergences, worst R-hat and effective sample size."""
+    chains, draws, _ = result.draws.shape
+    gradients = sum(result.gradients.values())
+    line = (
+        f"Sampled {chains} chains x ({result.tune} + {draws}) draws in {seconds:.1f} s: "
+        f"{gradients:,} gradients, {result.stats['diverging'].sum()} diverging"
+    )
+    if draws < FEWEST_DRAWS:
+        return line
+    r_hat = split_r_hat(result.draws)
+    worst = np.nan if np.isnan(r_hat).any() else r_hat.max()
+    return f"{line}, worst R-hat {worst:.3f}, worst ESS {least_effective(result.draws)[0]:.0f}"
 
 
 def _merged(chains: Sequence[int], found: Sequence[Sequence[Finding]]) -> list[str]:

@@ -16,9 +16,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mjhmc_numba.density import Target
+from mjhmc_numba.diagnostics import closing_line
 from mjhmc_numba.errors import MemoryRequestError, SettingsError
 from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
+from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.process import Process, Visits, random_words
 from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.results import Result
@@ -305,7 +307,7 @@ def run_chains(
     tasks: list[ChainTask],
     *,
     cores: int | None,
-    progress: bool,
+    progress: Progress,
     executor: Any = None,
     on_start: Callable[[list[ChainRun]], None] | None = None,
 ) -> tuple[np.ndarray, list[ChainOutput], bool]:
@@ -321,7 +323,8 @@ def run_chains(
         for k, output in enumerate(outputs):
             out[k, : len(output.rows.draws)] = output.rows.draws
         return out, outputs, False
-    Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
+    with watched(progress.compiling):
+        Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
     if on_start is not None:
         on_start(runs)
@@ -364,17 +367,15 @@ def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:
     return outputs
 
 
-def _watch(runs, waiting, enabled: bool) -> None:
+def _watch(runs, waiting, display: Progress) -> None:
     """Show the progress until all chains have ended, or one has failed."""
-    total = runs[0].task.tune + runs[0].task.draws
-    with Progress(len(runs), total, enabled=enabled) as display:
-        pending = set(waiting)
-        while pending:
-            ended, pending = futures.wait(pending, POLL_SECONDS, futures.FIRST_COMPLETED)
-            display.update([run.progress() for run in runs])
-            if any(f.result().error is not None for f in ended):
-                for run in runs:
-                    run.abort()
+    pending = set(waiting)
+    while pending:
+        ended, pending = futures.wait(pending, POLL_SECONDS, futures.FIRST_COMPLETED)
+        display.update([run.progress() for run in runs])
+        if any(f.result().error is not None for f in ended):
+            for run in runs:
+                run.abort()
 
 
 # ------------------------------------------------------------------ collecting
@@ -386,7 +387,7 @@ def run_tasks(
     seed: Any,
     *,
     cores: int | None,
-    progress: bool,
+    progress: Progress,
     executor: Any = None,
     on_start: Callable[[list[ChainRun]], None] | None = None,
 ) -> Result:
@@ -400,7 +401,9 @@ def run_tasks(
         The user's, for the record.
     seed : object
         Likewise.
-    cores, progress, executor, on_start
+    progress : Progress
+        Shows how far the chains are, and what came of them; closed by its owner.
+    cores, executor, on_start
         See `run_chains`.
 
     Returns
@@ -411,6 +414,7 @@ def run_tasks(
     Raises what a chain raised, with the draws so far in the attribute `result` of the exception;
     and KeyboardInterrupt if the run was cut short before there was anything to keep.
     """
+    began = time.perf_counter()
     out, outputs, interrupted = run_chains(
         tasks, cores=cores, progress=progress, executor=executor, on_start=on_start
     )
@@ -437,6 +441,8 @@ def run_tasks(
         made = result.draws.shape[1]
         what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"
         result.warnings.append(f"Interrupted: {what}, of {len(kept)} chains, are kept.")
+    if progress.enabled:
+        progress.finish(closing_line(result, time.perf_counter() - began))
     return result
 
 

@@ -25,6 +25,7 @@ from mjhmc_numba.density.callback import PythonDensity
 from mjhmc_numba.density.signature import NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayTable
 from mjhmc_numba.errors import TargetError
+from mjhmc_numba.kernel.waiting import announced
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE, explain_start
 from mjhmc_numba.pymc.errors import (
     ModelChangedError,
@@ -327,6 +328,20 @@ class ModelDensity:
 
     def _compile(self) -> None:
         self.check_unchanged()
+        with announced("gradient"):
+            reasons = self._try_to_compile()
+        if reasons:
+            warnings.warn(
+                f"{'; '.join(dict.fromkeys(reasons))}. The model is sampled through PyTensor's own "
+                "function instead: correct, but every gradient costs 10 microseconds or more on "
+                "top and the chains of one process share one core. Write that operation in terms "
+                "of others, or register a Numba implementation of it.",
+                ObjectModeWarning,
+                stacklevel=5,
+            )
+
+    def _try_to_compile(self) -> list[str]:
+        """Compile natively, or else for PyTensor; returns why not natively, if so."""
         graph = density_graph(self.model, self.value_vars, self.layout)
         arrays = self._inputs.arrays if self._inputs is not None else self._read(graph.sources)
         self._sources = graph.sources
@@ -338,20 +353,13 @@ class ModelDensity:
             try:
                 rejects = rejects_by_raising(graph.outputs)
                 self._compile_natively(fgraph, arrays, NOT_FINITE if rejects else RAISED)
-                return
+                return []
             except NumbaError as error:
                 reasons.append(f"Numba refuses: {str(error).strip().splitlines()[0]}")
                 self._function = graph.compile(self.model, mode=PYTHON_MODE)
         self._inputs = self._table(arrays[: self._n_free])
         self._machine_code = self._callback()
-        warnings.warn(
-            f"{'; '.join(dict.fromkeys(reasons))}. The model is sampled through PyTensor's own "
-            "function instead: correct, but every gradient costs 10 microseconds or more on top "
-            "and the chains of one process share one core. Write that operation in terms of "
-            "others, or register a Numba implementation of it.",
-            ObjectModeWarning,
-            stacklevel=5,
-        )
+        return reasons
 
     def _compile_natively(self, fgraph, arrays, on_exception: int) -> None:
         code = density_code(fgraph, on_exception)

@@ -12,7 +12,8 @@ from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
-from mjhmc_numba.pymc.density import ModelDensity, collect_object_mode
+from mjhmc_numba.kernel.waiting import announced
+from mjhmc_numba.pymc.density import ModelDensity, collect_object_mode, model_lock
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
 from mjhmc_numba.pymc.errors import ExpansionError, UnknownVariableError
 from mjhmc_numba.pymc.graph import PureGraph, expansion_graph
@@ -96,8 +97,7 @@ class Expansion:
     def _compute(self, draws, progress, density: ModelDensity) -> dict[str, np.ndarray]:
         if not self._computed:
             return {}
-        if self._runner is None:
-            self._prepare()
+        self.prepare()
         arrays = [density.data_value(source) for source in self._sources]
         # One draw tells shapes and dtypes; without any draw, the origin does.
         first = self._run(draws[:1] if len(draws) else np.zeros((1, self.density.ndim)), arrays)
@@ -124,6 +124,13 @@ class Expansion:
             raise ExpansionError(
                 f"One of {', '.join(self._computed)} cannot be computed from the draws: {error}"
             ) from error
+
+    def prepare(self) -> None:
+        """Compile what is needed; if it was not done ahead, the first call does."""
+        with model_lock:
+            if self._computed and self._runner is None:
+                with announced("Deterministics"):
+                    self._prepare()
 
     def _prepare(self) -> None:
         density = self.density

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -25,6 +26,7 @@ from pytensor.link.numba.cache import compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import numba_funcify, numba_funcify_and_cache_key
 from pytensor.tensor.type import DenseTensorType
 
+from mjhmc_numba import density
 from mjhmc_numba.density.signature import DENSITY, EXPANSION, NOT_FINITE, RAISED, SUCCESS
 from mjhmc_numba.density.table import ArrayField
 from mjhmc_numba.density.wrapper import (
@@ -35,14 +37,19 @@ from mjhmc_numba.density.wrapper import (
     names_of,
 )
 from mjhmc_numba.kernel.compilation import StoredCode
+from mjhmc_numba.kernel.store import sources_stamp
 from mjhmc_numba.kernel.waiting import compile_in_thread
+from mjhmc_numba.pymc import op_functions
 from mjhmc_numba.pymc.op_functions import compiled_in_one_go
 
 __all__ = ["NativeCode", "density_code", "expansion_code", "lift_constants"]
 
-# Raised whenever the C functions do something else, though their text is the same: it names them
-# in the cache.
-VERSION = 3
+# All that has a hand in the machine code beside the kernel, PyTensor and Numba.
+SOURCES = (
+    Path(density.__file__).parent,
+    Path(op_functions.__file__),
+    Path(__file__),
+)
 
 # Constants of more bytes than this become arrays of the table: they would bloat the machine code,
 # and Numba does not cache code around constants beyond a megabyte.
@@ -115,7 +122,7 @@ class NativeCode:
             if loaded:
                 _compile(c_function)
             else:
-                compile_in_thread("model", lambda: _compile(c_function))
+                compile_in_thread("machine code", lambda: _compile(c_function))
         except TypingError:
             if self.inner is None:
                 return None  # not in the cache: `inner` is the name that has no type
@@ -202,7 +209,7 @@ def _code(kind, source, on_exception, fgraph, constants, fields, outputs=()) -> 
     key = None
     if graph_key is not None:
         parts = (
-            VERSION,
+            sources_stamp(*SOURCES),
             pytensor.__version__,
             numba.__version__,
             np.__version__,

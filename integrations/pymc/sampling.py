@@ -15,7 +15,9 @@ from pymc.model import modelcontext
 
 from mjhmc_numba.diagnostics import diagnose
 from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.kernel.waiting import InThread, watched
 from mjhmc_numba.process import Process
+from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import DiscreteVariableError
 from mjhmc_numba.pymc.expand import Expansion
@@ -117,14 +119,17 @@ def sample(
     """
     chosen = choose_settings(settings, options)
     _check(chosen, draws, tune, chains, cores)  # before the model is compiled
-    compiled = compile(model, var_names=var_names, compile_kwargs=compile_kwargs)
+    display = Progress.of(progressbar)  # the same one for compilation and chains
+    compiled = compile(
+        model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
+    )
     return compiled.sample(
         draws,
         tune,
         chains,
         random_seed=random_seed,
         cores=cores,
-        progressbar=progressbar,
+        progressbar=display,
         initvals=initvals,
         jitter=jitter,
         discard_tuned_samples=discard_tuned_samples,
@@ -146,6 +151,7 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     *,
     var_names: Sequence[str] | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
+    progressbar: bool | Progress = True,
 ) -> CompiledModel:
     """Compile a model, to be sampled many times.
 
@@ -157,6 +163,8 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
         Variables to keep of each draw; all by default.
     compile_kwargs : mapping, optional
         Handed to PyTensor's compilation.
+    progressbar : bool
+        Say what is compiled.
 
     Returns
     -------
@@ -171,8 +179,9 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
         )
     density = ModelDensity(model, compile_kwargs=compile_kwargs)
     compiled = CompiledModel(density, var_names)
-    compiled.density.target()
-    Process.compile_kernel()
+    with watched(Progress.of(progressbar).compiling):
+        compiled.density.target()
+        Process.compile_kernel()
     return compiled
 
 
@@ -211,7 +220,7 @@ class CompiledModel:
         *,
         random_seed: Any = None,
         cores: int | None = None,
-        progressbar: bool = True,
+        progressbar: bool | Progress = True,
         initvals: Mapping | Sequence | None = None,
         jitter: bool = True,
         discard_tuned_samples: bool = True,
@@ -245,7 +254,7 @@ class CompiledModel:
             density,
             tasks,
             cores=cores if self.density.is_native else 1,  # PyTensor's functions are not reentrant
-            progress=bool(progressbar),
+            progress=Progress.of(progressbar),
             checks=compute_convergence_checks,
             idata_kwargs=dict(idata_kwargs or {}),
             recorded=recorded,
@@ -278,6 +287,10 @@ class CompiledModel:
             )
         return tasks
 
+    def prepare(self, *, include_transformed: bool = False) -> None:
+        """Compile what `expand` needs; without it, the first `expand` does."""
+        self._expansion[include_transformed].prepare()
+
     def expand(
         self,
         draws: np.ndarray,
@@ -305,7 +318,7 @@ class Sampling:
         tasks: list[ChainTask],
         *,
         cores: int | None,
-        progress: bool,
+        progress: Progress,
         checks: bool,
         idata_kwargs: dict[str, Any],
         recorded: Expansion | None = None,
@@ -330,14 +343,28 @@ class Sampling:
 
     def run(self) -> Any:
         """Run in this thread; returns what `pm.sample` returns."""
-        self._work()
+        with self._progress, watched(self._progress.compiling):
+            # What is computed of the draws is compiled while the chains run without the GIL.
+            ahead = InThread(self._prepare if self._density.is_native else lambda: None)
+            self._work()
+            if self._error is None:
+                ahead.wait()
+            else:
+                ahead.cancel()
         return self._finish()
+
+    def _prepare(self) -> None:
+        self._compiled.prepare(include_transformed=self._with_transformed)
 
     def start(self) -> Sampling:
         """Run in the background."""
-        self._thread = threading.Thread(target=self._work, name="mjhmc", daemon=True)
+        self._thread = threading.Thread(target=self._work_alone, name="mjhmc", daemon=True)
         self._thread.start()
         return self
+
+    def _work_alone(self) -> None:
+        with self._progress:
+            self._work()
 
     def _work(self) -> None:
         try:
@@ -377,6 +404,8 @@ class Sampling:
         Ctrl-C stops the waiting and not the chains; `abort` stops them.
         """
         if self._thread is not None:
+            if timeout is None and not (self.is_finished or self._aborted.is_set()):
+                self._prepare()  # here and not beside: PyTensor knows nothing of threads
             self._thread.join(timeout)
             if self._thread.is_alive():
                 raise TimeoutError(f"The chains are still running after {timeout} seconds.")
@@ -441,6 +470,10 @@ class Sampling:
             add_record(data, self._recorded, self._density, result, attributes)
         return data
 
+    @property
+    def _with_transformed(self) -> bool:
+        return bool(self._idata_kwargs.get("include_transformed", False))
+
     def _package(
         self,
         draws: np.ndarray,
@@ -451,7 +484,7 @@ class Sampling:
         *,
         n_kept_tune: int,
     ) -> Any:
-        transformed = bool(self._idata_kwargs.get("include_transformed", False))
+        transformed = self._with_transformed
         return to_arviz(
             self._density,
             self._compiled.expand(draws, include_transformed=transformed, density=self._density),

@@ -24,7 +24,9 @@ from mjhmc_numba.density import Target
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
+from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.process import Process, Snapshot, random_words
+from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import STATS, of_draw
@@ -91,6 +93,9 @@ class MJHMC(BlockedStep):
         its own NUTS only).
     tune : int, optional
         Tuning draws that the schedule is made for; those of `pm.sample` by default.
+    progressbar : bool
+        Say what is compiled. `pm.sample` cannot hand its own `progressbar` on: the step is made
+        before.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -120,6 +125,7 @@ class MJHMC(BlockedStep):
         blocked: bool = True,
         jitter: bool = True,
         tune: int | None = None,
+        progressbar: bool = True,
         settings: Settings | None = None,
         **options: Any,
     ):
@@ -150,8 +156,9 @@ class MJHMC(BlockedStep):
                 "integrator= out, or give metric=, a Metric with its centre."
             )
         # Compiled here and not in a worker, so that forked workers find the machine code.
-        self._target: Target | None = self.density.target()
-        Process.compile_kernel()
+        with Progress(enabled=bool(progressbar)) as display, watched(display.compiling):
+            self._target: Target | None = self.density.target()
+            Process.compile_kernel()
 
     @classmethod
     def paper(cls, vars: Sequence | None = None, **options: Any) -> MJHMC:  # noqa: A002

@@ -19,6 +19,7 @@ from mjhmc_numba.density.signature import DENSITY, NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayField, ArrayTable
 from mjhmc_numba.density.wrapper import argument_names, density_source, names_of
 from mjhmc_numba.errors import SlowDensityWarning, TargetError
+from mjhmc_numba.kernel.waiting import compile_in_thread
 
 __all__ = ["Target", "as_target"]
 
@@ -207,7 +208,7 @@ def _compile(density: Any, fields: Sequence[ArrayField]) -> Any:
     # that it compiles for other code to call, and with them the density, until that function goes.
     names = names_of(fields) | {"density": density}
     exec(density_source(fields, _call_source(fields)), names)
-    return cfunc(DENSITY)(names["body"])
+    return compile_in_thread("density", lambda: cfunc(DENSITY)(names["body"]))
 
 
 def _compiled_target(

@@ -111,12 +111,19 @@ def cache_folder() -> Path | None:
 
 
 @cache
-def sources_stamp() -> str:
-    """Hash over the sources of every kernel module."""
+def sources_stamp(*places: Path) -> str:
+    """Hash over sources: of every module in a folder, and of single files.
+
+    Parameters
+    ----------
+    *places : Path
+        Folders and files; the kernel by default.
+    """
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    for place in places or (Path(__file__).parent,):
+        for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
+            digest.update(path.name.encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -5,13 +5,14 @@ callbacks is lost. So the compiler works in a thread of its own, while the main 
 is free to hear of Ctrl-C. The thread then stops at the next function that it would compile.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["compile_in_thread", "stop_if_cancelled", "watched"]
+__all__ = ["InThread", "announced", "compile_in_thread", "stop_if_cancelled", "watched"]
 
 # A compiler recurses deeply, and some systems give threads little room.
 STACK_BYTES = 64 * 2**20
@@ -38,8 +39,10 @@ def watched(watcher: Callable[[str, float | None], None]) -> Iterator[None]:
     Parameters
     ----------
     watcher : Callable
-        Called with "sampler" or "model" and None when a compilation begins, and with the seconds
-        that it took when it has ended. What is loaded from the cache is not compiled.
+        Called with what is compiled ("sampler", "density", "gradient", "Deterministics", or
+        "machine code", a part of the last two) and None when it begins, the seconds that it took
+        when it has ended, NaN if it failed. What is loaded from the cache is not compiled, but
+        PyTensor rewrites a graph before it knows.
     """
     _watchers.append(watcher)
     try:
@@ -48,42 +51,66 @@ def watched(watcher: Callable[[str, float | None], None]) -> Iterator[None]:
         _watchers.remove(watcher)
 
 
+@contextmanager
+def announced(what: str) -> Iterator[None]:
+    """Tell those who watch that something is compiled within."""
+    began, seconds = time.perf_counter(), math.nan
+    _tell(what, None)
+    try:
+        yield
+        seconds = time.perf_counter() - began
+    finally:
+        _tell(what, seconds)
+
+
+def _tell(what: str, seconds: float | None) -> None:
+    for watcher in tuple(_watchers):
+        watcher(what, seconds)
+
+
 def compile_in_thread(what: str, function: Callable[[], Any]) -> Any:
     """What `function`, which compiles, returns; Ctrl-C ends the wait for it."""
-    for watcher in _watchers:
-        watcher(what, None)
-    began = time.perf_counter()
-    if threading.current_thread() is threading.main_thread():
-        result = _in_thread(function)
-    else:  # signals are for the main thread alone
-        result = function()
-    for watcher in _watchers:
-        watcher(what, time.perf_counter() - began)
-    return result
+    with announced(what):
+        if threading.current_thread() is threading.main_thread():
+            return InThread(function).wait()
+        return function()  # signals are for the main thread alone
 
 
-def _in_thread(function: Callable[[], Any]) -> Any:
-    cancelled, outcome = threading.Event(), {}
+class InThread:
+    """A function that compiles, at work in a thread of its own from now on."""
 
-    def work():
-        _current.cancelled = cancelled
+    def __init__(self, function: Callable[[], Any]):
+        self._cancelled = threading.Event()
+        self._result: Any = None
+        self._error: BaseException | None = None
+        usual = threading.stack_size(STACK_BYTES)
         try:
-            outcome["result"] = function()
-        except BaseException as error:  # raised again by the thread that waits
-            outcome["error"] = error
+            self._thread = threading.Thread(
+                target=self._work, args=(function,), name="mjhmc_numba compiler"
+            )
+            self._thread.start()
+        finally:
+            threading.stack_size(usual)
 
-    usual = threading.stack_size(STACK_BYTES)
-    try:
-        thread = threading.Thread(target=work, name="mjhmc_numba compiler")
-        thread.start()
-    finally:
-        threading.stack_size(usual)
-    try:
-        while thread.is_alive():
-            thread.join(0.1)  # on some systems no signal ends a wait without a limit
-    except BaseException:
-        cancelled.set()
-        raise
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["result"]
+    def _work(self, function: Callable[[], Any]) -> None:
+        _current.cancelled = self._cancelled
+        try:
+            self._result = function()
+        except BaseException as error:  # raised again by the thread that waits
+            self._error = error
+
+    def wait(self) -> Any:
+        """What the function returns or raises. An exception that ends the wait cancels it."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(0.1)  # on some systems no signal ends a wait without a limit
+        except BaseException:
+            self.cancel()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def cancel(self) -> None:
+        """Stop at the next function that would be compiled."""
+        self._cancelled.set()
