@@ -7,7 +7,14 @@ import pymc as pm
 import pytest
 
 import mjhmc_numba.pymc as mp
+from mjhmc_numba.process import Process
 from mjhmc_numba.pymc.expand import Expansion
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kernel():
+    """No test is the first to need the kernel: it would be told so."""
+    Process.compile_kernel()
 
 
 @pytest.fixture
