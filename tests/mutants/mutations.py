@@ -14,6 +14,7 @@ REFINEMENT = ("kernel/test_refinement.py",)
 FAULTS = ("kernel/test_faults.py",)
 REPARAMETRISATION = ("kernel/test_reparametrisation.py",)
 LAYOUT = ("kernel/test_layout.py",)
+ADAPTATION = ("kernel/test_adaptation.py",)
 DISCRETE_HMC = ("paper/test_discrete_hmc.py",)
 
 
@@ -588,5 +589,90 @@ MUTANTS = (
         "        return forward(p, x, out)\n    for j",
         "        forward(p, x, out)\n    for j",
         REPARAMETRISATION,
+    ),
+    # The step size's adaptation.
+    Mutant(
+        "step size follows acceptance the wrong way",
+        "kernel/adaptation.py",
+        "eta * (target - acceptance)",
+        "eta * (acceptance - target)",
+        ADAPTATION,
+    ),
+    Mutant(
+        "dual averaging without its offset",
+        "kernel/adaptation.py",
+        "eta = 1.0 / (count + T0)",
+        "eta = 1.0 / count",
+        ADAPTATION,
+    ),
+    Mutant(
+        "dual averaging without its root",
+        "kernel/adaptation.py",
+        "math.sqrt(count) / GAMMA * deficit",
+        "1.0 / GAMMA * deficit",
+        ADAPTATION,
+    ),
+    Mutant(
+        "averaged step size forgets too fast",
+        "kernel/adaptation.py",
+        "weight = count**-KAPPA",
+        "weight = count**-0.5",
+        ADAPTATION,
+    ),
+    Mutant(
+        "averaged step size is the last",
+        "kernel/adaptation.py",
+        "return log_step, weight * log_step + (1.0 - weight) * log_average, deficit",
+        "return log_step, log_step + 0.0 * log_average, deficit",
+        ADAPTATION,
+    ),
+    Mutant(
+        "refined rungs count as accepted",
+        "kernel/adaptation.py",
+        "stats[COLUMN.acceptance_rate] - stats[COLUMN.n_refined] / looks",
+        "stats[COLUMN.acceptance_rate] - 0.0 * stats[COLUMN.n_refined] / looks",
+        ADAPTATION,
+    ),
+    Mutant(
+        "step size adapts between refreshes",
+        "kernel/adaptation.py",
+        "if stats[COLUMN.n_R] == 0 or p.tried == 0:",
+        "if p.tried == 0:",
+        ADAPTATION,
+    ),
+    Mutant(
+        "acceptance of the last path stays",
+        "kernel/adaptation.py",
+        "p.accepted = 0.0",
+        "p.accepted = 0.5",
+        ADAPTATION,
+    ),
+    Mutant(
+        "adapted step size beyond its bounds",
+        "kernel/adaptation.py",
+        "min(max(math.exp(log_step), p.shortest_step), p.longest_step)",
+        "math.exp(log_step)",
+        ADAPTATION,
+    ),
+    Mutant(
+        "kept log density of the rung ahead",
+        "kernel/adaptation.py",
+        "logp_of(p, p.here)",
+        "logp_of(p, p.here + 1)",
+        ADAPTATION,
+    ),
+    Mutant(
+        "kept gradient is the momentum",
+        "kernel/adaptation.py",
+        "x, _, grad, _, _ = rung(p, p.here)",
+        "x, grad, _, _, _ = rung(p, p.here)",
+        ADAPTATION,
+    ),
+    Mutant(
+        "kept draws one too far",
+        "kernel/adaptation.py",
+        "k = p.kept % p.kept_capacity",
+        "k = (p.kept + 1) % p.kept_capacity",
+        ADAPTATION,
     ),
 )

@@ -39,6 +39,7 @@ TESTS = (
     "tests/kernel/test_faults.py",
     "tests/kernel/test_reparametrisation.py",
     "tests/kernel/test_layout.py",
+    "tests/kernel/test_adaptation.py",
     "tests/paper/test_discrete_hmc.py",
     "tests/statistical/test_compound.py",
 )
@@ -153,7 +154,7 @@ def check_baseline():
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--only", default="", help="mutants whose name contains this")
+    parser.add_argument("--only", default="", help="mutants whose name or file contains this")
     parser.add_argument("--list", action="store_true", help="name the mutants and stop")
     return parser.parse_args()
 
@@ -161,7 +162,7 @@ def parse():
 def main() -> int:
     """Run the mutants, print the table."""
     options = parse()
-    chosen: list[Mutant] = [m for m in MUTANTS if options.only in m.name]
+    chosen: list[Mutant] = [m for m in MUTANTS if options.only in m.name + m.file]
     if options.list:
         say("\n".join(f"{m.name:45} {m.file}" for m in chosen))
         return 0
