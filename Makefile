@@ -19,7 +19,7 @@ INSTALLED := $(VENV)/.installed
 # Programs draw into files, never onto a screen.
 export MPLBACKEND ?= Agg
 
-.PHONY: help install demo test test-long lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery paper mutants clean
+.PHONY: help install demo test test-long lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery paper mutants docs docs-links dist clean
 
 help:
 	@echo "make demo        sample two models with MJHMC and NUTS; pictures in demo/"
@@ -33,6 +33,8 @@ help:
 	@echo "make benchmark-gallery     the same on real models with real data"
 	@echo "make paper       every figure of the paper (QUICK=1: in minutes)"
 	@echo "make mutants     break the kernel in small ways; the tests must notice each"
+	@echo "make docs        the documentation site, in docs/_build/html"
+	@echo "make dist        the wheel and the sdist, in dist/"
 	@echo "make clean       remove the virtual environments and caches"
 	@echo "PYTHON=... chooses the interpreter, ARGS=... is handed to the program."
 
@@ -79,6 +81,24 @@ paper: $(INSTALLED)
 
 mutants: $(INSTALLED)
 	$(RUN) tests/mutants/run.py $(ARGS)
+
+DOCS := $(VENV)/.docs
+
+$(DOCS): $(INSTALLED)
+	$(RUN) -m pip install --disable-pip-version-check --quiet --editable '.[pymc,plots,docs]'
+	touch $@
+
+docs: $(DOCS)
+	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html $(ARGS)
+
+# Asks every address outside of the site; needs the network.
+docs-links: $(DOCS)
+	$(RUN) -m sphinx -b linkcheck docs docs/_build/links
+
+dist: $(INSTALLED)
+	rm -rf dist
+	$(RUN) -m pip install --disable-pip-version-check --quiet build
+	$(RUN) -m build --outdir dist .
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -11,6 +11,7 @@ from mjhmc_numba.kernel.adaptation import average
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.warmup.tuner import first_guess
+from tests.kernel.processes import quartic
 
 
 def acceptance(step, scale):
@@ -112,6 +113,40 @@ def test_one_call_adapts_as_many_calls_do(seeds):
     np.testing.assert_array_equal(draws, singly)
     assert together.tuned.step_size == one_by_one.tuned.step_size != 0.5
     assert together.averaged_step == one_by_one.averaged_step
+
+
+def replayed(stats, begin, target, looks):
+    """Step sizes after each draw, from the statistics: a refined rung counts as not accepted."""
+    rows = [dict(zip(STAT_NAMES, row, strict=True)) for row in stats]
+    log_step = log_average = centre = math.log(begin)
+    deficit, updates, accepted, steps = 0.0, 0, [], []
+    for row in rows:
+        accepted.append(max(row["acceptance_rate"] - row["n_refined"] / looks, 0.0))
+        if row["n_R"] > 0:
+            mean = float(np.mean(accepted))
+            log_step, log_average, deficit = average(
+                updates, centre, log_average, deficit, mean, target
+            )
+            updates, accepted = updates + 1, []
+        steps.append(math.exp(log_step))
+    return steps
+
+
+def test_the_step_size_follows_the_unrefined_acceptance_between_refreshes(seeds):
+    settings = Settings()
+    tuned = first_guess(settings, 3).replace(step_size=2.0, refresh_rate=0.3, draw_interval=2.0)
+    process = Process(as_target(quartic, ndim=3), settings, tuned, random_words(seeds(76)))
+    process.start(np.ones(3))
+    process.adapt_step(0.8, 0.0, math.inf)
+    steps, rows = [], []
+    for _ in range(60):
+        rows.append(run(process, 1)[1][0])
+        steps.append(process.tuned.step_size)
+    stats = np.array(rows)
+    assert stats[:, STAT_NAMES.index("n_refined")].sum() > 5
+    assert np.any(stats[:, STAT_NAMES.index("n_R")] == 0)
+    expected = replayed(stats, 2.0, 0.8, looks=2.0)  # one per unit of time: metropolis rates
+    np.testing.assert_allclose(steps, expected, rtol=1e-9)
 
 
 def test_the_step_size_stays_within_its_bounds(seeds):

@@ -1,0 +1,64 @@
+"""The notebooks and pages can be run. Here in a short form: few draws."""
+
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pymc as pm
+import pytest
+
+import mjhmc_numba.pymc as mp
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.md"))
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+CELL = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", flags=re.DOTALL)
+BLOCK = re.compile(r"```python\n(.*?)```", flags=re.DOTALL)
+SHORT = {"draws": 60, "tune": 60}
+
+
+@pytest.fixture(autouse=True)
+def short_runs(monkeypatch):
+    """Few draws, no window, and no complaint about either."""
+    mpl.use("Agg")
+    for module in (pm, mp):
+        whole = module.sample
+        monkeypatch.setattr(
+            module, "sample", lambda *args, whole=whole, **options: whole(*args, **options | SHORT)
+        )
+    yield
+    plt.close("all")
+
+
+def run(blocks, name):
+    """Run them one after the other, in one namespace."""
+    names = {"__name__": "notebook"}
+    for number, block in enumerate(blocks):
+        lines = [line for line in block.splitlines() if not line.startswith(":tags:")]
+        code = compile("\n".join(lines), f"{name}, block {number}", "exec")
+        if "raises-exception" in block:
+            with pytest.raises(Exception, match=r"\w+ .* \w+"):  # a sentence
+                exec(code, names)
+        else:
+            exec(code, names)
+
+
+# Short runs are warned of, and ArviZ and PyMC have warnings of their own about plots.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_notebook_runs(notebook, capsys):
+    cells = CELL.findall(notebook.read_text())
+    if notebook.stem == "index":
+        listed = re.findall(r"^\w+$", notebook.read_text(), flags=re.MULTILINE)
+        assert sorted([*listed, "index"]) == [path.stem for path in NOTEBOOKS]
+        return
+    if notebook.stem == "bambi":
+        pytest.importorskip("bambi")
+    run(cells, notebook.name)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_block_of_a_page_runs(page, capsys):
+    run([block for block in BLOCK.findall(page.read_text()) if "..." not in block], page.name)
