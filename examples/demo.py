@@ -78,7 +78,7 @@ def plot_efficiency(comparisons: dict, path: Path) -> None:
     """Effective samples per gradient and per second, a row a model."""
     figure, axes = plt.subplots(len(comparisons), 2, figsize=(10, 2.2 * len(comparisons)))
     for row, (title, comparison) in zip(axes, comparisons.items(), strict=True):
-        comparison.plot(row)
+        comparison.plot(ax=row)
         row[0].set_ylabel(title)
     figure.tight_layout()
     figure.savefig(path, dpi=120)

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # Modules that are imported when they are first asked for.
-_LAZY = ("finite_ladder", "reference", "targets", "weights")
+_LAZY = ("finite_ladder", "plots", "reference", "targets", "weights")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["effective_size", "least_effective", "slowest_dimensions", "split_r_hat"]
+__all__ = [
+    "autocorrelation",
+    "effective_size",
+    "least_effective",
+    "slowest_dimensions",
+    "split_r_hat",
+]
 
 LOOKED_AT = 16  # dimensions whose effective size is computed, the slowest by a cheap measure
 BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
@@ -57,6 +63,26 @@ def _blocks(draws: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield at, draws[:, :, at : at + width]
 
 
+def autocorrelation(draws: np.ndarray) -> np.ndarray:
+    """Of all chains together: where they disagree it does not fall to 0.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d) array
+
+    Returns
+    -------
+    (lag, d) array
+    """
+    chains, n, _ = draws.shape
+    means = draws.mean(axis=1, keepdims=True)
+    power = np.abs(np.fft.rfft(draws - means, n=2 * n, axis=1)) ** 2
+    covariance = np.fft.irfft(power, axis=1)[:, :n].mean(axis=0) / n  # (lag, d)
+    total = covariance[0] + (means.var(axis=0, ddof=1)[0] if chains > 1 else 0.0)
+    total = np.where(total > 0, total, 1.0)
+    return 1.0 - (covariance[0] - covariance) / total
+
+
 def effective_size(draws: np.ndarray) -> np.ndarray:
     """Number of independent draws with the same variance of the mean.
 
@@ -72,12 +98,7 @@ def effective_size(draws: np.ndarray) -> np.ndarray:
     (d,) array
     """
     chains, n, d = draws.shape
-    means = draws.mean(axis=1, keepdims=True)
-    power = np.abs(np.fft.rfft(draws - means, n=2 * n, axis=1)) ** 2
-    covariance = np.fft.irfft(power, axis=1)[:, :n].mean(axis=0) / n  # (lag, d)
-    total = covariance[0] + (means.var(axis=0, ddof=1)[0] if chains > 1 else 0.0)
-    total = np.where(total > 0, total, 1.0)
-    correlation = 1.0 - (covariance[0] - covariance) / total
+    correlation = autocorrelation(draws)
     even = n - n % 2
     pairs = correlation[:even].reshape(-1, 2, d).sum(axis=1)
     before_negative = np.cumprod(pairs > 0, axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.tuned import Tuned
+from mjhmc_numba.tuned import Tuned, WarmupWindow
 
 __all__ = ["Result"]
 
@@ -45,6 +46,8 @@ class Result:
         On request, for each chain its jump record: visited states `x`, `holding_time`
         sampled and `expected_holding_time`, the paper's importance weights, and the `event` that
         ended the visit (1 = L, 2 = F, 3 = R).
+    warmup_windows : list of list of WarmupWindow
+        For each chain, how its warm-up went.
     interrupted : bool
         Whether the run was cut short by the user.
     warnings : list of str
@@ -63,6 +66,7 @@ class Result:
     warmup_draws: np.ndarray | None = None
     warmup_stats: dict[str, np.ndarray] | None = None
     jumps: list[dict[str, np.ndarray]] | None = None
+    warmup_windows: list[list[WarmupWindow]] = field(default_factory=list)
     interrupted: bool = False
     warnings: list[str] = field(default_factory=list)
 
@@ -118,6 +122,7 @@ class Result:
                 seed=str(self.seed),
                 **self.attributes(),
             )
+        data["sample_stats"].attrs.update(self.warmup_attributes())
         return data
 
     def summary(
@@ -157,3 +162,23 @@ class Result:
             "metric_rank": [t.metric.rank for t in self.tuned],
             "warmup_gradients": [int(n) for n in self.warmup_gradients],
         }
+
+    def warmup_attributes(self) -> dict[str, str]:
+        """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`."""
+        windows = [[w._asdict() for w in chain] for chain in self.warmup_windows]
+        found = [_reparametrised(t, self.names) for t in self.tuned]
+        return {"warmup_windows": json.dumps(windows), "reparametrisation": json.dumps(found)}
+
+
+def _reparametrised(tuned: Tuned, names: Sequence[str]) -> dict[str, list]:
+    """Names of children and parents, and how much of the parents is taken out of each child."""
+    r = tuned.reparametrisation
+    if r is None:
+        return {}
+    return {
+        "children": [names[j] for j in r.children],
+        "scale_parents": [names[j] for j in r.scale_parents],
+        "scale_slopes": r.scale_slopes.round(3).tolist(),
+        "location_parents": [names[j] for j in r.location_parents],
+        "location_slopes": r.location[:, 1:].round(3).tolist(),
+    }

@@ -26,7 +26,7 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.results import Result
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import COLUMN, WIDTH, Rows, by_name
-from mjhmc_numba.tuned import Tuned
+from mjhmc_numba.tuned import Tuned, WarmupWindow
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.tuner import first_guess
 
@@ -107,6 +107,7 @@ class ChainOutput:
     tuned: Tuned | None = None
     jumps: dict[str, np.ndarray] | None = None
     error: BaseException | None = None
+    windows: list[WarmupWindow] = field(default_factory=list)
 
 
 @dataclass
@@ -131,6 +132,7 @@ class ChainRun:
         self.warmup = Rows.empty(task.tune if task.keep_warmup else 0, task.target.ndim)
         self.acceptance = math.nan
         self.parts: list[Visits] = []
+        self.windows: list[WarmupWindow] = []
         self.warmup_gradients = 0
         error: BaseException | None = None
         try:
@@ -150,6 +152,7 @@ class ChainRun:
             self.process.tuned if self.process else None,
             self._jumps(),
             error,
+            self.windows,
         )
 
     def _warm_up(self) -> None:
@@ -193,10 +196,32 @@ class ChainRun:
             rates = rows.stats[first : first + made, COLUMN["acceptance_rate"]]
             self.acceptance = float(np.append(self.acceptance, rates[np.isfinite(rates)])[-1])
             rows.note_times(part, began, time.perf_counter() - began, time.thread_time() - cpu)
+            if made:
+                self._note_window(rows.stats[first : first + made])
             if self.aborted.is_set():
                 return
             tuner.update(process, n)
             process.clear_record()
+
+    def _note_window(self, stats: np.ndarray) -> None:
+        """Write down what some draws of the warm-up were made with; `stats` are theirs."""
+        assert self.process is not None
+        rates = stats[:, COLUMN["acceptance_rate"]]
+        rates = rates[np.isfinite(rates)]
+        tuned = self.process.tuned.replace(step_size=float(stats[-1, COLUMN["step_size_bar"]]))
+        moved = tuned.reparametrisation
+        window = WarmupWindow(
+            draws=self.warmup_made,
+            gradients=self.process.progress().gradients,
+            step_size=tuned.step_size,
+            path_length=tuned.path_length,
+            integrator=tuned.integrator,
+            metric_rank=tuned.metric.rank,
+            reparametrised=0 if moved is None else moved.children.size,
+            log_density=float(np.median(stats[:, COLUMN["lp"]])),
+            acceptance_rate=float(rates.mean()) if rates.size else math.nan,
+        )
+        self.windows.append(window)
 
     def _sample(self) -> None:
         assert self.process is not None
@@ -479,6 +504,7 @@ def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
         warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
         chains=kept,
         jumps=[outputs[k].jumps for k in kept] if task.record else None,
+        warmup_windows=[outputs[k].windows for k in kept],
     )
     if task.keep_warmup:
         length = min(len(outputs[k].warmup.draws) for k in kept)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mjhmc_numba.coordinates import Metric, Reparametrisation, Transform
 from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, STRAIGHT
 
-__all__ = ["INTEGRATORS", "Tuned"]
+__all__ = ["INTEGRATORS", "Tuned", "WarmupWindow"]
 
 # Gradients per step, and the motion between its kicks.
 INTEGRATORS = {
@@ -65,9 +65,50 @@ class Tuned:
         return self.draw_interval * self.num_steps * self.stages
 
     @property
+    def path_length(self) -> float:
+        """Length between two refreshes, in units of the metric; a unit of time is a rung."""
+        return self.step_size * self.stages * self.num_steps / self.refresh_rate
+
+    @property
     def stages(self) -> int:
         """Gradients of an integrator step."""
         return INTEGRATORS[self.integrator][0]
 
     def replace(self, **changes: Any) -> Tuned:
         return dataclasses.replace(self, **changes)
+
+
+class WarmupWindow(NamedTuple):
+    """Some draws of a warm-up that were made with the same coordinates and motion.
+
+    Parameters
+    ----------
+    draws : int
+        Draws of the warm-up made by its end.
+    gradients : int
+        Gradients spent by its end.
+    step_size : float
+        At its end.
+    path_length : float
+        Length between two refreshes, in units of the metric.
+    integrator : str
+        A name of `INTEGRATORS`.
+    metric_rank : int
+        Directions of the metric beyond its diagonal.
+    reparametrised : int
+        Dimensions whose location or scale is taken out.
+    log_density : float
+        Median over its draws.
+    acceptance_rate : float
+        Mean over its draws; NaN where nothing was tried.
+    """
+
+    draws: int
+    gradients: int
+    step_size: float
+    path_length: float
+    integrator: str
+    metric_rank: int
+    reparametrised: int
+    log_density: float
+    acceptance_rate: float

@@ -19,6 +19,7 @@ from pymc.model import modelcontext
 import mjhmc_numba
 from mjhmc_numba.density import Target, as_target
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.plots import plot_efficiency
 from mjhmc_numba.pymc.bridge import model_of, nutpie_model_of
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
 from mjhmc_numba.pymc.sampling import compile as compile_model
@@ -57,39 +58,13 @@ class Comparison:
     def _repr_html_(self) -> str:
         return self.table.T.map(_short).to_html()
 
-    def plot(self, axes: Any = None) -> Any:
-        """Bars of effective samples per 1000 gradients and per second; returns the figure."""
-        import matplotlib.pyplot as plt
-
-        if axes is None:
-            _, axes = plt.subplots(1, 2, figsize=(9, 1.2 + 0.6 * len(self.table)))
-        for ax, per, title in zip(
-            axes, ("1000_grads", "second"), ("1000 gradients", "second"), strict=True
-        ):
-            columns = {"after warm-up": f"ess_per_{per}", "with warm-up": f"ess_per_{per}_all"}
-            _bars(ax, self.table, columns, f"effective samples per {title}")
-        axes[0].figure.tight_layout()
-        return axes[0].figure
+    def plot(self, **options: Any) -> Any:
+        """Effective samples per gradient and per second: `mjhmc_numba.plots.plot_efficiency`."""
+        return plot_efficiency(self.table, **options)
 
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def _bars(ax, table, columns: Mapping[str, str], title: str) -> None:
-    """Horizontal bars, with the values written beside them."""
-    place = np.arange(len(table))
-    height = 0.8 / len(columns)
-    for k, (label, column) in enumerate(columns.items()):
-        at = place + (k - (len(columns) - 1) / 2) * height
-        bars = ax.barh(at, table[column], height, label=label, color=("#3b78c4", "#a9c7ea")[k])
-        ax.bar_label(bars, fmt=lambda value: f" {_short(value)}", fontsize=8)
-    ax.set_yticks(place, table.index)
-    ax.invert_yaxis()
-    ax.set_xlim(right=1.15 * max(table[column].max() for column in columns.values()))
-    ax.set_title(title, fontsize=10)
-    ax.legend(fontsize=8, frameon=False, loc="lower right")
-    ax.spines[["top", "right"]].set_visible(False)
 
 
 # -------------------------------------------------------------------- the samplers

@@ -93,7 +93,7 @@ class ModelDensity:
         point = self.model.initial_point() if initial_point is None else dict(initial_point)
         self.compile_kwargs = dict(compile_kwargs or {})
         _check_mode(self.compile_kwargs)
-        self.layout = Layout.of(value_vars, point)
+        self.layout = Layout.of(self.model, value_vars, point)
         self._others = {v.name: np.array(point[v.name]) for v in self.model.value_vars}
         self._fingerprint = _fingerprint(self.model)
         self._pinned: dict[SharedVariable, np.ndarray] = {}
@@ -136,7 +136,7 @@ class ModelDensity:
             table=self.table,
             keepalive=self,
             error_at=self.error_at,
-            names=self.layout.labels,
+            names=list(self.layout.told),
             rebuild=(ModelDensity.target, (self,)),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -22,18 +22,26 @@ __all__ = ["Layout", "choose_value_vars"]
 
 @dataclass(frozen=True)
 class Layout:
-    """Names, shapes and dtypes of the value variables, in the order of the raveled vector."""
+    """Names, shapes and dtypes of the value variables, in the order of the raveled vector.
+
+    `told` has a name for each dimension as the model's author knows it, for messages: the random
+    variable ``theta[Choate]`` and not its value variable ``theta_log__[0]``.
+    """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
+    told: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, value_vars: Sequence[Any], point: Mapping[str, np.ndarray]) -> Layout:
+    def of(cls, model: Any, value_vars: Sequence[Any], point: Mapping[str, np.ndarray]) -> Layout:
+        shapes = tuple(np.shape(point[v.name]) for v in value_vars)
+        told = [_told(model, v, shape) for v, shape in zip(value_vars, shapes, strict=True)]
         return cls(
             tuple(v.name for v in value_vars),
-            tuple(np.shape(point[v.name]) for v in value_vars),
+            shapes,
             tuple(v.dtype for v in value_vars),
+            tuple(name for of_variable in told for name in of_variable),
         )
 
     @property
@@ -52,11 +60,8 @@ class Layout:
     @property
     def labels(self) -> list[str]:
         """One name for each dimension of the vector, such as ``theta[2,0]``."""
-        labels = []
-        for name, shape in zip(self.names, self.shapes, strict=True):
-            for index in product(*map(range, shape)):
-                labels.append(f"{name}[{','.join(map(str, index))}]" if index else name)
-        return labels
+        pairs = zip(self.names, self.shapes, strict=True)
+        return [label for name, shape in pairs for label in _labels(name, map(range, shape))]
 
     def ravel(self, point: Mapping[str, Any], out: np.ndarray | None = None) -> np.ndarray:
         """The float64 vector of the variables in `point`."""
@@ -82,6 +87,35 @@ class Layout:
                 self.names, self.shapes, self.dtypes, self.slices, strict=True
             )
         }
+
+
+def _labels(name: str, coords: Iterable[Iterable]) -> list[str]:
+    """One for each number of a variable."""
+    indices = product(*coords)
+    return [f"{name}[{','.join(map(str, index))}]" if index else name for index in indices]
+
+
+# Transforms whose values are not those of the variable one by one.
+_MIXING = ("simplex", "zerosum")
+
+
+def _told(model: Any, value: Any, shape: tuple[int, ...]) -> list[str]:
+    """Names of the numbers of a value variable as the model's author knows them."""
+    rv = model.values_to_rvs[value]
+    known, transform = rv.type.shape, model.rvs_to_transforms[rv]
+    fits = len(known) == len(shape) and all(
+        n in (None, size) for n, size in zip(known, shape, strict=True)
+    )
+    if not fits or getattr(transform, "name", None) in _MIXING:
+        n = int(np.prod(shape, dtype=int))
+        return [f"{rv.name} (number {k + 1} of {n}, unconstrained)" for k in range(n)]
+    dims = model.named_vars_to_dims.get(rv.name, ())
+    coords = [model.coords.get(dim) for dim in dims] or [None] * len(shape)
+    fitting = [
+        range(size) if of_dim is None or len(of_dim) != size else of_dim
+        for of_dim, size in zip(coords, shape, strict=True)
+    ]
+    return _labels(rv.name, fitting)
 
 
 def choose_value_vars(model, vars=None) -> list:  # noqa: A002 (PyMC's word)

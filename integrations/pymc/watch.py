@@ -122,7 +122,7 @@ class Watch:
     def _mixing(self) -> Finding | None:
         if "mixing" in self.told or self.slow is None:
             return None
-        labels = [self.layout.labels[j] for j in self.slow]
+        labels = [self.layout.told[j] for j in self.slow]
         finding = slow_mixing(np.array(self.kept), self.made, labels)
         if finding is not None:
             self.kept = []

@@ -109,6 +109,18 @@ class Reparametrisation:
         """All dimensions that the children depend on."""
         return [*self.scale_parents.tolist(), *self.location_parents.tolist()]
 
+    @property
+    def scale_slopes(self) -> np.ndarray:
+        """(m, k): by how much a child's log scale grows with each scale parent, on average between
+        its low and high knot. By the log of a standard deviation: 0 is centred, 1 non-centred.
+        """
+        out = np.zeros((self.children.size, self.scale_parents.size))
+        for k, (low, _, high, _) in enumerate(self.knots):
+            part = slice(1 + 2 * k, 3 + 2 * k)
+            f = features(np.array([[low], [high]]), self.knots[k : k + 1])
+            out[:, k] = self.log_scale[:, part] @ (f[1] - f[0]) / (high - low)
+        return out
+
     def check(self, ndim: int) -> None:
         """Raise unless it fits a density of so many dimensions."""
         dimensions = np.array([*self.children.tolist(), *self.parents], np.int64)

@@ -128,13 +128,13 @@ def test_a_density_is_sampled_by_all_of_them():
 
 
 def test_the_plot_shows_every_sampler_in_both_panels(comparison):
-    figure = comparison.plot()
-    assert len(figure.axes) == 2
-    for ax, unit in zip(figure.axes, ("1000_grads", "second"), strict=True):
+    axes = comparison.plot()
+    assert len(axes) == 2
+    for ax, unit in zip(axes, ("1000_grads", "second"), strict=True):
         assert [label.get_text() for label in ax.get_yticklabels()] == ["mjhmc", "nuts"]
         widths = [bar.get_width() for bar in ax.containers[1]]
         assert widths == pytest.approx(comparison.table[f"ess_per_{unit}_all"].tolist())
-    matplotlib.pyplot.close(figure)
+    matplotlib.pyplot.close(axes[0].figure)
 
 
 def test_an_unknown_sampler_is_refused_with_the_known_ones(model):

@@ -239,9 +239,20 @@ def test_a_pickled_density_is_the_same_in_a_new_process(density_of, tmp_path):
     assert hits == 1
 
 
+def test_dimensions_are_told_under_the_names_that_the_user_gave():
+    with pm.Model(coords={"school": ["Choate", "Deerfield"]}) as model:
+        pm.HalfNormal("tau")
+        pm.Normal("theta", dims="school")
+        pm.Normal("mu", shape=2, transform=pm.distributions.transforms.ordered, initval=[0, 1])
+        pm.Dirichlet("share", np.ones(3))
+    told = ModelDensity(model).layout.told
+    assert told[:5] == ("tau", "theta[Choate]", "theta[Deerfield]", "mu[0]", "mu[1]")
+    assert told[5:] == tuple(f"share (number {k} of 2, unconstrained)" for k in (1, 2))
+
+
 def test_the_target_of_a_density_is_the_density(density_of):
     density = density_of(models.constrained)
     target = density.target()
     x = np.full(density.ndim, 0.1)
-    assert target.names == density.layout.labels
+    assert target.names == list(density.layout.told)
     np.testing.assert_array_equal(target.logp_and_grad(x)[1], density.logp_and_grad(x)[1])

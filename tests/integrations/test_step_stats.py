@@ -193,4 +193,4 @@ def test_a_chain_that_mixes_slowly_is_told_once_and_the_variable_named(model, ca
         sample(model, step, tune=0, draws=1000, chains=1)
     (told,) = [r.message for r in caplog.records if "mixes slowly" in r.message]
     assert "500 draws" in told
-    assert any(f"in {name}" in told for name in step.density.layout.labels)
+    assert any(f"in {name}" in told for name in step.density.layout.told)

@@ -28,7 +28,7 @@ TUNED = first_guess(Settings(), NDIM)
 
 
 def new_watch(ndim=NDIM):
-    return Watch(SimpleNamespace(labels=[f"x[{k}]" for k in range(ndim)]))
+    return Watch(SimpleNamespace(told=[f"x[{k}]" for k in range(ndim)]))
 
 
 def watched(watch, draws, stays=None):
@@ -189,7 +189,7 @@ def test_a_chain_is_told_the_same_while_it_draws_and_afterwards(seeds, changes, 
         for x, row in zip(draws, rows, strict=True)
     ]
     stats = {name: rows[:, k] for name, k in COLUMN.items()}
-    afterwards = chain_findings(draws, stats, tuned, watch.layout.labels)
+    afterwards = chain_findings(draws, stats, tuned, watch.layout.told)
     assert sorted(f for f in online if f is not None) == sorted(afterwards)
     expected = {"capped", "mixing", "energy"} if kinds is None else kinds
     if tuned.integrator == "rotation":  # which has no step size that could fit

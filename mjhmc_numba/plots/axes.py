@@ -1,0 +1,61 @@
+"""Axes to draw on, and how they look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["COLORS", "EVENTS", "WARMUP", "chain_color", "finish", "nothing", "open_axes", "tidy"]
+
+# Blue for what matters, its light tint for what goes with it, red for what is wrong.
+COLORS = {"main": "#2f6db5", "light": "#a9c7ea", "bad": "#c8372d", "grey": "#8a8f98"}
+# Colours of the events, distinct to most eyes (Okabe and Ito 2008).
+EVENTS = {"L": "#0072b2", "F": "#d55e00", "R": "#009e73"}
+WARMUP = {"color": "#f0f1f4", "zorder": 0, "lw": 0}  # behind what belongs to the warm-up
+CHAINS = ("#2f6db5", "#d9822b", "#3a9b6a", "#8c5fb0", "#c8372d", "#55799a", "#a08020", "#d070a0")
+
+
+def chain_color(k: int) -> str:
+    """The colour of chain number k."""
+    return CHAINS[k % len(CHAINS)]
+
+
+def open_axes(ax: Any, rows: int, columns: int, figsize: tuple[float, float] | None) -> np.ndarray:
+    """The axes that were given, (rows, columns), or those of a new figure."""
+    if ax is not None:
+        given = np.atleast_1d(np.asarray(ax, dtype=object))
+        if given.size != rows * columns:
+            raise ValueError(f"ax has {given.size} axes; the picture needs {rows * columns}.")
+        return given.reshape(rows, columns)
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Pictures need matplotlib: pip install 'mjhmc_numba[plots]'"
+        ) from error
+    return plt.subplots(rows, columns, figsize=figsize, squeeze=False, layout="constrained")[1]
+
+
+def tidy(ax: Any, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
+    """Titles, and no frame above and to the right."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title(title, fontsize=10, loc="left")
+    ax.set_xlabel(xlabel, fontsize=9)
+    ax.set_ylabel(ylabel, fontsize=9)
+    ax.tick_params(labelsize=8)
+
+
+def nothing(ax: Any, why: str) -> None:
+    """An empty picture that says why."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, why, ha="center", va="center", transform=ax.transAxes, color=COLORS["grey"])
+
+
+def finish(axes: np.ndarray, show: bool | None) -> Any:
+    """What ArviZ returns: one Axes, or an array of them; shown first if asked."""
+    if show:
+        import matplotlib.pyplot as plt
+
+        plt.show()
+    return axes.item() if axes.size == 1 else axes.squeeze()
