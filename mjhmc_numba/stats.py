@@ -124,7 +124,7 @@ def _last_known(values: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 def table() -> str:
-    """The table of statistics in Markdown, as the README has it."""
+    """The table of statistics in Markdown, as the documentation has it."""
     lines = ["| name | type | what |", "|---|---|---|"]
     for row in STATISTICS:
         also = f" (PyMC: `{row.pymc}`)" if row.pymc else ""
