@@ -19,4 +19,3 @@ def test_every_file_that_is_linked_exists():
     links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
-
