@@ -24,7 +24,7 @@ from mjhmc_numba.run import (
     root_seed,
     run_tasks,
 )
-from mjhmc_numba.settings import Settings, check_counts, check_fixed, choose_settings
+from mjhmc_numba.settings import Settings, check_counts, choose_settings
 
 __all__ = ["sample"]
 
@@ -113,7 +113,6 @@ def sample(
     """
     chosen = choose_settings(settings, options)
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
-    check_fixed(chosen, tune)
     if jumps:
         chosen = chosen.for_record()
     starts, ndim = start.given_starts(initial, ndim, chains)

@@ -34,7 +34,8 @@ __all__ = [
     "slow_dimensions",
     "slow_mixing",
     "stuck",
-    "unsettled",
+    "unconverged",
+    "untuned",
 ]
 
 STUCK_STAY = 100  # looks at the neighbours without a move
@@ -100,14 +101,26 @@ def capped(n_capped: float) -> Finding | None:
     )
 
 
-def unsettled(is_settled: bool) -> Finding | None:
-    """`is_settled`: whether the end of the warm-up asked for no other refresh rate."""
-    if is_settled:
+def unconverged(has_converged: bool) -> Finding | None:
+    """`has_converged`: whether the end of the warm-up asked for no other refresh rate."""
+    if has_converged:
         return None
     return Finding(
-        "unsettled",
+        "unconverged",
         f"{THE_CHAIN}'s refresh rate did not converge: the last draws of its warm-up had quite "
         "another extent than those that it was chosen by. Tune longer, or reparametrise the model.",
+    )
+
+
+def untuned(not_learnt: Sequence[str]) -> Finding | None:
+    """`not_learnt`: what the warm-up was too short for, or was not given where there is none."""
+    if not not_learnt:
+        return None
+    return Finding(
+        "untuned",
+        f"{THE_CHAIN} had too short a warm-up to learn {', '.join(not_learnt)}: guesses from where "
+        "it started are used, which suit a target with standard deviations near 1. Its draws are "
+        "valid but may be worth little. Tune for 200 draws or more, or give these settings.",
     )
 
 
@@ -240,7 +253,8 @@ def chain_findings(
     found = [
         stuck(_first_above(stats["longest_stay"], STUCK_STAY)),
         capped(_first_above(stats["n_capped"], 0)),
-        unsettled(tuned.settled),
+        unconverged(tuned.converged),
+        untuned(tuned.not_learnt),
         low_acceptance(float(rates.mean()), tuned.integrator)
         if rates.size == ACCEPTANCE_DRAWS
         else None,
@@ -409,7 +423,9 @@ def _some(names: list[str], most: int = 5) -> str:
 
 
 def flat_dimensions(result: Result, target: Target) -> list[str]:
-    """Names of the dimensions in which the gradient vanishes at each of several draws."""
+    """Names of the dimensions in which the gradient vanishes at each of several draws, and that no
+    wall ends: a bounded uniform density is flat, but has an integral.
+    """
     chains, n, d = result.draws.shape
     is_flat = np.ones(d, dtype=bool)
     for k in range(chains):
@@ -417,4 +433,17 @@ def flat_dimensions(result: Result, target: Target) -> list[str]:
             is_flat &= target.logp_and_grad(result.draws[k, i])[1] == 0
             if not is_flat.any():
                 return []
-    return [result.names[j] for j in np.flatnonzero(is_flat)]
+    flat = np.flatnonzero(is_flat)
+    return [result.names[j] for j in flat if not _is_walled(result.draws, target, j)]
+
+
+def _is_walled(draws: np.ndarray, target: Target, j: int) -> bool:
+    """Whether the density vanishes on both sides of the draws in dimension j, further out than
+    they reach.
+    """
+    low, high = draws[..., j].min(), draws[..., j].max()
+    x = draws[0, 0].copy()
+    for x[j] in (low - (high - low) - 1.0, high + (high - low) + 1.0):
+        if target.logp_and_grad(x)[0] > -np.inf:
+            return False
+    return True

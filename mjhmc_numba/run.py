@@ -28,7 +28,7 @@ from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import COLUMN, WIDTH, Rows, by_name
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 from mjhmc_numba.warmup import Tuner
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess, run_untuned
 
 __all__ = [
     "ChainRun",
@@ -175,6 +175,8 @@ class ChainRun:
             self._tune(tuner)
             if self.aborted.is_set():
                 return
+        else:
+            run_untuned(self.process, task.settings)
         self.warmup_gradients = tries + self.process.progress().gradients
         self.process.count_anew()
 

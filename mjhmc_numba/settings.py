@@ -25,7 +25,7 @@ from mjhmc_numba.kernel.layout import (
 )
 from mjhmc_numba.tuned import INTEGRATORS
 
-__all__ = ["PAPER", "Resolved", "Settings", "check_counts", "check_fixed", "choose_settings"]
+__all__ = ["PAPER", "Resolved", "Settings", "check_counts", "choose_settings"]
 
 
 # For a tuned step size.
@@ -270,14 +270,6 @@ def check_counts(**counts: Any) -> None:
             continue
         if not _is_whole(value) or isinstance(value, bool) or value < least:
             raise SettingsError(f"{name} is a whole number >= {least}, not {value!r}.")
-
-
-def check_fixed(settings: Settings, tune: int) -> None:
-    """Without a warm-up, all that it would find must be given."""
-    needed = ("step_size", "num_steps", "refresh_rate", "draw_interval")
-    missing = [name for name in needed if getattr(settings, name) is None]
-    if tune == 0 and missing:
-        raise SettingsError(f"Without a warm-up (tune=0), give {', '.join(missing)}.")
 
 
 def _first(given: Any, otherwise: Any) -> Any:

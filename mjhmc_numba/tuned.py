@@ -39,8 +39,10 @@ class Tuned:
         A name of `INTEGRATORS`.
     metric : Metric
         Of the coordinates of the reparametrisation, where there is one.
-    settled : bool
+    converged : bool
         False if the last draws of the warm-up asked for another refresh rate.
+    not_learnt : tuple of str
+        Names of what the warm-up was too short for; they are guesses from where the chain started.
     reparametrisation : Reparametrisation or None
         None: the process runs in the coordinates of the density.
     """
@@ -51,7 +53,8 @@ class Tuned:
     draw_interval: float
     integrator: str
     metric: Metric
-    settled: bool = True
+    converged: bool = True
+    not_learnt: tuple[str, ...] = ()
     reparametrisation: Reparametrisation | None = None
 
     @property

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mjhmc_numba.warmup.metric import COARSE_DETAIL, spectrum
+from mjhmc_numba.warmup.spectrum import COARSE_DETAIL, spectrum
 
 
 def autoregression(rho, n, rng, chains=4):

@@ -8,7 +8,7 @@ from mjhmc_numba.kernel import layout
 from mjhmc_numba.kernel.statistics import COUNTS, STAT_NAMES, STATISTICS
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import COLUMN, OF_CLOCK, OF_TUNED, Rows, by_name
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 
 
 def named(stats, acceptance=math.nan, **options):

@@ -29,7 +29,7 @@ from mjhmc_numba.kernel.random import uniform
 from mjhmc_numba.kernel.rates import log_probability_ratio
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.targets import Distribution
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 
 # As the kernel is compiled, but not cached: the kernel's cache does not look at this file.
 _jit = njit(nogil=True, error_model="numpy", fastmath=FASTMATH)

@@ -39,7 +39,7 @@ from mjhmc_numba.run import (
     run_tasks,
     stats_of,
 )
-from mjhmc_numba.settings import Settings, check_counts, check_fixed, choose_settings
+from mjhmc_numba.settings import Settings, check_counts, choose_settings
 
 __all__ = ["CompiledModel", "Sampling", "compile", "sample"]
 
@@ -118,7 +118,7 @@ def sample(
         observed_data and constant_data.
     """
     chosen = choose_settings(settings, options)
-    _check(chosen, draws, tune, chains, cores)  # before the model is compiled
+    check_counts(draws=draws, tune=tune, chains=chains, cores=cores)  # before compilation
     display = Progress.of(progressbar)  # the same one for compilation and chains
     compiled = compile(
         model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
@@ -139,11 +139,6 @@ def sample(
         jumps=jumps,
         settings=chosen,
     )
-
-
-def _check(settings: Settings, draws: int, tune: int, chains: int, cores: int | None) -> None:
-    check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
-    check_fixed(settings, tune)
 
 
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
@@ -238,7 +233,7 @@ class CompiledModel:
             chosen = chosen.for_record()
             recorded = Expansion(self.density, record_names(self.density, self.var_names, jumps))
         keep_warmup = not discard_tuned_samples
-        _check(chosen, draws, tune, chains, cores)
+        check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         chosen.fixed_reparametrisation(self.density.ndim)

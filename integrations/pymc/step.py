@@ -32,10 +32,11 @@ from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
 from mjhmc_numba.pymc.stats import STATS, of_draw
 from mjhmc_numba.pymc.watch import KINDS, Watch
 from mjhmc_numba.saving import load, save
-from mjhmc_numba.settings import PAPER, Settings, check_fixed, choose_settings
+from mjhmc_numba.settings import PAPER, Settings, choose_settings
 from mjhmc_numba.tuned import Tuned
+from mjhmc_numba.warmup import Tuner
+from mjhmc_numba.warmup.first import first_guess, run_untuned
 from mjhmc_numba.warmup.trajectory import straight
-from mjhmc_numba.warmup.tuner import Tuner, first_guess
 
 __all__ = ["DEFAULT_TUNE", "MJHMC"]
 
@@ -293,7 +294,6 @@ class MJHMC(BlockedStep):
 
     def _start(self, target: Target, point: Mapping[str, np.ndarray]) -> None:
         tune = self.planned_tune if self.tune else 0
-        check_fixed(self.settings, tune)
         x = find_start(self.density, target, point, self.rng, jitter=self.jitter and tune > 0)
         seed = chain_seed(self.rng)
         process = Process(
@@ -304,6 +304,8 @@ class MJHMC(BlockedStep):
             region = start_region(self.density, point, jitter=self.jitter)
             self._tuner = self._new_tuner(np.random.default_rng(seed.spawn(1)[0]), region)
             self._tuner.begin(process)
+        else:
+            run_untuned(process, self.settings)
         self._process = process
         # The process may have started elsewhere than at the given point: that is no move.
         self._seen = self._bytes(point)

@@ -23,7 +23,8 @@ from mjhmc_numba.diagnostics import (
     slow_mixing,
     stride_at,
     stuck,
-    unsettled,
+    unconverged,
+    untuned,
 )
 from mjhmc_numba.pymc.layout import Layout
 from mjhmc_numba.saving import GIVEN
@@ -36,7 +37,8 @@ __all__ = ["KINDS", "Watch"]
 KINDS = {
     "stuck": WarningType.BAD_ACCEPTANCE,
     "capped": WarningType.BAD_PARAMS,
-    "unsettled": WarningType.BAD_PARAMS,
+    "unconverged": WarningType.BAD_PARAMS,
+    "untuned": WarningType.BAD_PARAMS,
     "acceptance": WarningType.BAD_ACCEPTANCE,
     "energy": WarningType.BAD_ENERGY,
     "mixing": WarningType.BAD_PARAMS,
@@ -86,7 +88,8 @@ class Watch:
         self.made += 1
         self._tell(stuck(row[_STAY]))
         self._tell(capped(row[_N_CAPPED]))
-        self._tell(unsettled(tuned.settled))
+        self._tell(unconverged(tuned.converged))
+        self._tell(untuned(tuned.not_learnt))
         if self.tried < ACCEPTANCE_DRAWS and not math.isnan(acceptance):
             self.tried += 1
             self.acceptance += acceptance

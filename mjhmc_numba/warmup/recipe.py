@@ -17,7 +17,6 @@ class Recipe:
     target_accept_stages: float = 0.85  # two- and three-stage
     target_accept_harmonic: float = 0.85
     keep_share: float = 0.6  # of the draws so far that a metric is made from
-    low_rank_from: int = 16  # draws; a diagonal is used before
     shortest_scale: float = 0.7  # that the slowest whitened direction is taken to have
     downhill_share: float = 0.05  # of the log density gained that the first steps may err by
     burn_in_windows: int = 4
@@ -30,12 +29,11 @@ class Recipe:
     unrefined_share: float = 0.4  # rungs are not refined in this first part
     slow: float = 0.8  # correlation of draws one refresh apart from which a chain mixes slowly
     judged_by: int = 12  # draws of the final window, at least, that its settings are judged by
-    unsettled: float = 3.0  # factor of the slowest scale from which a refresh rate does not suit it
+    other_scale: float = 3.0  # factor by which the slowest scale may change at the end
     angles: tuple = (QUARTER_TURN, 1.3)  # steps of the harmonic integrator that are tried
     shortest_angle: float = 1.25  # below it leapfrog does as well
     harmonic_accept: float = 0.9  # acceptance from which one is used
-    harmonic_gain: float = 1.25  # if it is longer than the present step size by this factor
-    harmonic_lost: float = 0.03  # and at most this share of the steps loses much energy
+    harmonic_lost: float = 0.03  # if at most this share of the steps loses much energy
     lost_error: float = 1.5  # energy error that is much
     trials: int = 40  # draws from which integrators are tried
     unseen_share: float = 0.1  # of the draws, the newest, from which that is tried again

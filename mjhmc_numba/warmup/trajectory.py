@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from mjhmc_numba.kernel.layout import STRAIGHT
+from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "plan_turn",
     "plan_turns",
     "straight",
+    "with_trajectory",
 ]
 
 # Chosen by trial on Gaussians and on the models of the benchmark. A path of a quarter period of the
@@ -88,6 +90,43 @@ def plan_turns(step_size: float, turns: int) -> Trajectory:
     """For the rotation: a refresh after each quarter turn, a draw after several."""
     rungs = float(max(1, round(QUARTER_TURN / step_size)))
     return Trajectory(1, 1.0 / rungs, turns * rungs)
+
+
+def with_trajectory(
+    tuned: Tuned,
+    settings: Settings,
+    slowest: float,
+    max_gradients: float,
+    min_rungs: float = FEWEST_RUNGS,
+    draws_per_refresh: float | None = None,
+    turns: int = 1,
+) -> Tuned:
+    """With the path that suits its step size and integrator; what the user gave is left alone.
+
+    Parameters
+    ----------
+    tuned : Tuned
+        Its step size, integrator and metric count.
+    settings : Settings
+        The user's.
+    slowest, max_gradients, min_rungs, draws_per_refresh
+        See `plan`.
+    turns : int
+        Quarter turns per draw, for the rotation.
+    """
+    if tuned.integrator == "harmonic":
+        path = plan_turn(tuned.step_size)
+    elif tuned.integrator == "rotation":
+        path = plan_turns(tuned.step_size, turns)
+    else:
+        path = plan(
+            tuned.step_size, tuned.stages, slowest, max_gradients, min_rungs, draws_per_refresh
+        )
+    return tuned.replace(
+        num_steps=settings.num_steps or path.num_steps,
+        refresh_rate=settings.refresh_rate or path.refresh_rate,
+        draw_interval=settings.draw_interval or path.draw_interval,
+    )
 
 
 def straight(tuned: Tuned) -> Tuned:

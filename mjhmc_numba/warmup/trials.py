@@ -14,16 +14,20 @@ from mjhmc_numba.warmup.recipe import RECIPE
 __all__ = ["try_harmonic", "try_stages"]
 
 
-def try_harmonic(process: Process, tuned: Tuned, draws: Draws) -> Tuned | None:
-    """The harmonic integrator at the longest angle that is accepted, if that is far."""
+def try_harmonic(
+    process: Process, tuned: Tuned, draws: Draws, target_accept: float | None = None
+) -> Tuned | None:
+    """The harmonic integrator at the longest angle that is accepted, if that is far.
+
+    A user who asks for a larger acceptance than it must have gets that.
+    """
     process.configure(tuned)
+    wanted = max(RECIPE.harmonic_accept, target_accept or 0.0)
     for angle in RECIPE.angles:
-        if angle <= RECIPE.harmonic_gain * tuned.step_size:
-            break
         errors = np.array([process.probe(one, "harmonic", angle)[0] for one in draws.one_by_one()])
         accepted = np.exp(-np.maximum(errors, 0.0)).mean()
         lost = np.mean(errors > RECIPE.lost_error)
-        if accepted >= RECIPE.harmonic_accept and lost <= RECIPE.harmonic_lost:
+        if accepted >= wanted and lost <= RECIPE.harmonic_lost:
             return tuned.replace(integrator="harmonic", step_size=angle)
     return None
 

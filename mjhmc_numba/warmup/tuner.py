@@ -15,9 +15,11 @@ from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
+from mjhmc_numba.warmup.first import first_step, not_given, target_accept
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.independence import IndependenceProposal
-from mjhmc_numba.warmup.metric import COARSE_DETAIL, FINE_DETAIL, Detail, Spectrum
+from mjhmc_numba.warmup.metric import FEWEST_DRAWS_OF_METRIC
+from mjhmc_numba.warmup.motion import Trial, choose_integrator, step_bounds
 from mjhmc_numba.warmup.parents import (
     FEWEST_DRAWS_OF_CHOICE,
     MANY_DIMENSIONS,
@@ -33,32 +35,22 @@ from mjhmc_numba.warmup.spacing import (
     largest_autocorrelation,
     lengthening,
 )
+from mjhmc_numba.warmup.spectrum import (
+    COARSE_DETAIL,
+    FINE_DETAIL,
+    LOW_RANK_FROM,
+    Spectrum,
+    centred_metric,
+    estimate,
+)
 from mjhmc_numba.warmup.trajectory import (
     FEWEST_RUNGS,
-    QUARTER_TURN,
     most_draws_per_refresh,
     path_gradients,
-    plan,
-    plan_turn,
-    plan_turns,
+    with_trajectory,
 )
-from mjhmc_numba.warmup.trials import try_harmonic, try_stages
 
-__all__ = ["Tuner", "first_guess"]
-
-
-def first_guess(settings: Settings, ndim: int) -> Tuned:
-    """What a process can be made with before anything is known."""
-    metric = settings.fixed_metric(ndim)
-    return Tuned(
-        step_size=settings.step_size or 0.5,
-        num_steps=settings.num_steps or 1,
-        refresh_rate=settings.refresh_rate or 1.0 / 16,
-        draw_interval=settings.draw_interval or 8.0,
-        integrator="leapfrog" if settings.integrator == "auto" else settings.integrator,
-        metric=Metric.diagonal(np.ones(ndim)) if metric is None else metric,
-        reparametrisation=settings.fixed_reparametrisation(ndim),
-    )
+__all__ = ["Tuner"]
 
 
 @dataclass
@@ -102,6 +94,7 @@ class Tuner:
     paths_per_draw: float = field(default=1.0, init=False)
     starts: Multistart | None = field(default=None, init=False)
     begun: bool = field(default=False, init=False)
+    has_learnt: bool = field(default=False, init=False)  # a metric, and how far to go in it
 
     def __post_init__(self):
         self.plan = windows(self.tune)
@@ -123,34 +116,8 @@ class Tuner:
             tuned = tuned.replace(metric=metric_tuner.first(process.here.grad))
             process.configure(tuned)
         if self.settings.step_size is None:
-            tuned = tuned.replace(step_size=self._first_step(process, tuned))
+            tuned = tuned.replace(step_size=first_step(process, self.settings, tuned))
         self._configure(process, tuned)
-
-    def _first_step(self, process: Process, tuned: Tuned) -> float:
-        """Double or halve until the energy error of one step crosses what the target allows.
-
-        Its size counts, not its sign: a step that is much too long may well go downhill. Far out,
-        where a step gains much log density, it may err by a share of the gain.
-        """
-        step, direction = tuned.step_size, 0
-        wanted = -math.log(self._target(tuned.integrator))
-        for _ in range(60):
-            error, gain = process.probe(process.here, tuned.integrator, step)
-            allowed = wanted + RECIPE.downhill_share * max(gain, 0.0)
-            grow = 1 if abs(error) < allowed else -1
-            if direction == 0:
-                direction = grow
-            elif grow != direction:
-                break
-            step *= 2.0**direction
-        return step
-
-    def _target(self, integrator: str) -> float:
-        if self.settings.target_accept is not None:
-            return self.settings.target_accept
-        if integrator == "harmonic":
-            return RECIPE.target_accept_harmonic
-        return RECIPE.target_accept if integrator == "leapfrog" else RECIPE.target_accept_stages
 
     # ------------------------------------------------------------------ update
 
@@ -224,24 +191,41 @@ class Tuner:
         draws = self.history.stationary_part(
             window.draws, RECIPE.keep_share, tuned.reparametrisation
         )
+        if len(draws.x) >= FEWEST_DRAWS_OF_METRIC:
+            self.has_learnt = True
+            tuned = self._learn(process, tuned, draws)
+        self._configure(process, tuned)
+
+    def _learn(self, process: Process, tuned: Tuned, draws: Draws) -> Tuned:
+        """New coordinates, and what moves in them."""
         used = tuned.metric
         tuned = self._reparametrised(self.independence.without(tuned), draws)
         inner = draws.to(tuned.reparametrisation)
-        estimate = None
-        if self.settings.fixed_metric(self.ndim) is None:
-            estimate = self._estimate(inner.x, inner.grad)
-            tuned = self._with_new_metric(process, tuned, estimate, inner)
-        if len(inner.x) >= RECIPE.low_rank_from:
+        spectrum = self._spectrum(inner)
+        if spectrum is not None:
+            tuned = self._with_new_metric(process, tuned, spectrum, inner)
+        if len(inner.x) >= LOW_RANK_FROM:
             scale = metric_tuner.slowest_scale(tuned.metric, inner.x, inner.grad)
             self.slowest = self.measured = max(scale, RECIPE.shortest_scale)
         if self.window > RECIPE.burn_in_windows and not self.independence.used:
             self._heed_mixing(draws.x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
-            tuned = self._choose_integrator(process, tuned, estimate, inner)
+            tuned = self._choose_integrator(process, tuned, spectrum, inner)
         if self.window > RECIPE.burn_in_windows:
             last = self.plan[self.window].is_final
             tuned = self._choose_proposal(tuned, used, inner, last=last)
-        self._configure(process, tuned)
+        return tuned
+
+    def _spectrum(self, draws: Draws) -> Spectrum | None:
+        """The target's covariance; None where the user gave the metric."""
+        if self.settings.fixed_metric(self.ndim) is not None:
+            return None
+        return estimate(draws.x, draws.grad, self.settings.metric)
+
+    def _choose_integrator(self, process, tuned: Tuned, spectrum, draws: Draws) -> Tuned:
+        settings, changes = self.settings, self.density_changes
+        trial = Trial(process, settings, draws, spectrum, self.slowest, changes)
+        return choose_integrator(tuned, trial, self.rng)
 
     def _reparametrised(self, tuned: Tuned, draws: Draws) -> Tuned:
         """Other coordinates, where they suit the sampler better."""
@@ -262,7 +246,7 @@ class Tuner:
             return tuned
 
         def metric_of(z, g):
-            return self._estimate(z, g).metric(COARSE_DETAIL)
+            return estimate(z, g, settings.metric).metric(COARSE_DETAIL)
 
         chosen = choose(draws.x, draws.grad, tuned.reparametrisation, metric_of)
         return tuned.replace(reparametrisation=chosen)
@@ -284,65 +268,18 @@ class Tuner:
         if self.plan[self.window].is_final:
             self.slowest *= lengthening(alike)
 
-    def _estimate(self, x, grad) -> Spectrum:
-        """The target's covariance, as far as so many draws tell it."""
-        if self.settings.metric == "diag" or len(x) < RECIPE.low_rank_from:
-            flat = metric_tuner.diagonal(x, grad)
-            return Spectrum(flat.scale, flat.directions, flat.eigenvalues)
-        return metric_tuner.spectrum(x, grad)
-
-    def _metric(self, estimate: Spectrum, detail: Detail, draws: Draws) -> Metric:
-        metric = estimate.metric(detail)
-        return metric.centred(metric_tuner.centre(metric, draws.x, draws.grad))
-
     def _with_new_metric(
-        self, process: Process, tuned: Tuned, estimate: Spectrum, draws: Draws
+        self, process: Process, tuned: Tuned, spectrum: Spectrum, draws: Draws
     ) -> Tuned:
         """A new metric, and another step size where the old one says little in it."""
         harmonic = self.settings.integrator == "harmonic"
-        metric = self._metric(estimate, FINE_DETAIL if harmonic else COARSE_DETAIL, draws)
+        metric = centred_metric(spectrum, FINE_DETAIL if harmonic else COARSE_DETAIL, draws)
         changed = metric_tuner.differ(metric, tuned.metric) or _is_other(tuned, process.tuned)
         tuned = tuned.replace(metric=metric)
         if changed and self.settings.step_size is None:
             process.configure(tuned)
-            tuned = tuned.replace(step_size=self._first_step(process, tuned))
+            tuned = tuned.replace(step_size=first_step(process, self.settings, tuned))
         return tuned
-
-    def _choose_integrator(
-        self, process: Process, tuned: Tuned, estimate: Spectrum | None, draws: Draws
-    ) -> Tuned:
-        """The integrator, tried from draws of the warm-up, with a step size to begin with."""
-        n = len(draws.x)
-        points = draws.take(self.rng.choice(n, min(RECIPE.trials, n), replace=False))
-        if self.density_changes:
-            points = _evaluated_again(process, points)
-        # A Gaussian whose centre moves with other variables is no good one to rotate about.
-        harmonic = None
-        if self.settings.step_size is None and not self.density_changes:
-            harmonic = self._choose_harmonic(process, tuned, estimate, draws, points)
-        return harmonic or try_stages(process, tuned, points, self.slowest)
-
-    def _choose_harmonic(
-        self,
-        process: Process,
-        tuned: Tuned,
-        estimate: Spectrum | None,
-        draws: Draws,
-        points: Draws,
-    ) -> Tuned | None:
-        """The harmonic integrator, if it does well from the points; and from the newest draws
-        with a metric of those before them, as few draws fit their own metric too well.
-        """
-        if estimate is None:
-            return try_harmonic(process, tuned, points)
-        fine = tuned.replace(metric=self._metric(estimate, FINE_DETAIL, draws))
-        if try_harmonic(process, fine, points) is None:
-            return None
-        n = len(draws.x) - math.ceil(RECIPE.unseen_share * len(draws.x))
-        seen, unseen = draws.take(slice(n)), draws.take(slice(n, None))
-        metric = self._metric(self._estimate(seen.x, seen.grad), FINE_DETAIL, seen)
-        found = try_harmonic(process, tuned.replace(metric=metric), unseen)
-        return None if found is None else found.replace(metric=fine.metric)
 
     def _configure(self, process: Process, tuned: Tuned) -> None:
         """Give the process its metric and trajectory for the next window."""
@@ -357,7 +294,8 @@ class Tuner:
         process.configure(tuned, max_gradients=RECIPE.draw_cap, refine_levels=levels)
         process.restart()
         if self.settings.step_size is None:
-            process.adapt_step(self._target(tuned.integrator), *self._step_bounds(tuned))
+            wanted = target_accept(self.settings, tuned.integrator)
+            process.adapt_step(wanted, *step_bounds(self.settings, tuned, self.slowest))
 
     def _with_trajectory(
         self,
@@ -365,25 +303,8 @@ class Tuner:
         min_rungs: float = FEWEST_RUNGS,
         draws_per_refresh: float | None = None,
     ) -> Tuned:
-        if tuned.integrator == "harmonic":
-            path = plan_turn(tuned.step_size)
-        elif tuned.integrator == "rotation":
-            path = plan_turns(tuned.step_size, self.independence.per_draw)
-        else:
-            path = plan(
-                tuned.step_size,
-                tuned.stages,
-                self.slowest,
-                self.cap,
-                min_rungs,
-                draws_per_refresh,
-            )
-        settings = self.settings
-        return tuned.replace(
-            num_steps=settings.num_steps or path.num_steps,
-            refresh_rate=settings.refresh_rate or path.refresh_rate,
-            draw_interval=settings.draw_interval or path.draw_interval,
-        )
+        path = self.slowest, self.cap, min_rungs, draws_per_refresh
+        return with_trajectory(tuned, self.settings, *path, turns=self.independence.per_draw)
 
     # ------------------------------------------------------------------ final
 
@@ -399,24 +320,11 @@ class Tuner:
             draws = self.history.stationary_part(n, RECIPE.keep_share, tuned.reparametrisation)
             inner = draws.to(tuned.reparametrisation)
             used, tuned = tuned.metric, self.independence.without(tuned)
-            free = self.settings.fixed_metric(self.ndim) is None
-            estimate = self._estimate(inner.x, inner.grad) if free else None
-            tuned = self._choose_integrator(process, tuned, estimate, inner)
+            tuned = self._choose_integrator(process, tuned, self._spectrum(inner), inner)
             tuned = self._choose_proposal(tuned, used, inner, last=True)
         in_final = self.in_window if self.plan[self.window].is_final else 0
         self.window = len(self.plan)
         self._freeze(process, tuned, in_final)
-
-    def _step_bounds(self, tuned: Tuned) -> tuple[float, float]:
-        """The shortest and the longest step size that make sense for the integrator."""
-        if tuned.integrator == "rotation":
-            return QUARTER_TURN, QUARTER_TURN
-        if tuned.integrator == "harmonic":
-            is_chosen = self.settings.integrator == "auto"
-            return RECIPE.shortest_angle if is_chosen else 0.0, QUARTER_TURN
-        if tuned.stages > 1:
-            return 0.0, RECIPE.longest_stages_step * self.slowest / tuned.stages
-        return 0.0, math.inf
 
     def _freeze(self, process: Process, tuned: Tuned, draws: int) -> None:
         """For good, after so many draws of the final window, which have been made with it."""
@@ -424,8 +332,11 @@ class Tuner:
         tuned = self._with_trajectory(tuned)
         if draws >= RECIPE.judged_by:
             newest = self.history.newest(draws)
-            settled = self._settled(tuned, newest.to(tuned.reparametrisation))
-            tuned = self._with_draws_apart(tuned, newest.x).replace(settled=settled)
+            converged = self._converged(tuned, newest.to(tuned.reparametrisation))
+            tuned = self._with_draws_apart(tuned, newest.x).replace(converged=converged)
+        if not self.has_learnt:
+            guessed = tuple(name for name in not_given(self.settings) if name != "step_size")
+            tuned = tuned.replace(not_learnt=guessed)
         process.configure(tuned)
         process.restart()
         process.keep_draws(0)
@@ -444,19 +355,12 @@ class Tuner:
         time = agreed(time, before, self.ndim) if alike else min(time, before)
         return tuned.replace(draw_interval=draw_spacing(time, self.ndim) * tuned.draw_interval)
 
-    def _settled(self, tuned: Tuned, draws: Draws) -> bool:
+    def _converged(self, tuned: Tuned, draws: Draws) -> bool:
         """Whether the refresh rate still suits the slowest scale, as the last draws show it."""
         if tuned.integrator == "rotation" or self.settings.refresh_rate is not None:
             return True
         now = metric_tuner.slowest_scale(tuned.metric, draws.x, draws.grad)
-        return now <= RECIPE.unsettled * self.measured
-
-
-def _evaluated_again(process: Process, draws: Draws) -> Draws:
-    """The same positions on the density as it is now, in the same coordinates."""
-    points = [process.evaluate(x) for x in draws.to(None).x]
-    x, grad, logp = (np.array([point[k] for point in points]) for k in range(3))
-    return Draws(x, grad, logp).to(draws.coordinates)
+        return now <= RECIPE.other_scale * self.measured
 
 
 def _is_other(one: Tuned, other: Tuned) -> bool:

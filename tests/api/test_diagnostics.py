@@ -1,5 +1,6 @@
 """Warnings about draws that should not be trusted, and silence about the others."""
 
+import numpy as np
 import pytest
 from numba import njit
 
@@ -64,7 +65,7 @@ def test_a_stuck_chain_is_named():
 def test_a_refresh_rate_that_did_not_converge_is_warned_of_by_chain():
     result = mj.sample(log_gamma, ndim=3, seed=6, draws=200, tune=300, progress=False)
     assert diagnose(result) == []
-    result.tuned[2] = result.tuned[2].replace(settled=False)
+    result.tuned[2] = result.tuned[2].replace(converged=False)
     (message,) = diagnose(result)
     assert message.startswith("Chain 2's refresh rate did not converge")
     assert "Tune longer" in message
@@ -85,3 +86,35 @@ def test_a_chain_that_mixes_slowly_is_told_of_once():
     told = [str(w.message) for w in caught if "independent ones" in str(w.message)]
     assert len(told) == 1
     assert told[0].startswith("Chain 0 mixes slowly: its first 500 draws are worth only ")
+
+
+@njit
+def behind_walls(x, grad):
+    """Uniform in (0, 3), exponential with mean 2/3, standard normal; no transform."""
+    grad[0], grad[1], grad[2] = 0.0, -1.5, -x[2]
+    if not (0 < x[0] < 3 and x[1] > 0):
+        return -np.inf
+    return -1.5 * x[1] - 0.5 * x[2] ** 2
+
+
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")  # a wall is a divergence
+def test_hard_walls_are_sampled_and_not_taken_for_flat_densities(seeds):
+    result = mj.sample(behind_walls, [1.0, 1.0, 0.0], seed=seeds(67), progress=False)
+    assert not any("no finite integral" in message for message in result.warnings)
+    x = result.draws
+    sd = np.array([3 / np.sqrt(12), 1 / 1.5, 1.0])
+    error = 4 * sd / np.sqrt(400)  # of 400 independent draws out of 4000
+    np.testing.assert_array_less(np.abs(x.mean((0, 1)) - [1.5, 1 / 1.5, 0.0]), error)
+    np.testing.assert_allclose(x.std((0, 1)), sd, rtol=0.2)
+    assert result.gradients["draws"] < 100 * 4000
+
+
+def test_a_density_that_is_flat_without_an_end_is_told_of(seeds):
+    @njit
+    def half_flat(x, grad):
+        grad[0], grad[1] = 0.0, -x[1]
+        return -0.5 * x[1] ** 2 if x[0] > 0 else -np.inf
+
+    with pytest.warns(mj.SamplingWarning) as caught:
+        mj.sample(half_flat, [1.0, 0.0], draws=200, tune=200, seed=seeds(68), progress=False)
+    assert any("does not depend on x[0]" in str(w.message) for w in caught)

@@ -165,7 +165,6 @@ def test_an_option_like_no_other_raises_with_the_list():
         ({"rates": "sqrt", "method": "thinning"}, "Thinning needs bounded rates"),
         ({"method": "competing", "clock": "regular"}, "Poisson clock"),
         ({"rates": geometric, "clock": "regular"}, "needs bounded rates"),
-        ({"tune": 0}, "Without a warm-up .* step_size, num_steps, refresh_rate, draw_interval"),
         ({"jumps": True, "clock": "regular"}, "clock='poisson'"),
         ({"jumps": True, "method": "thinning"}, "method='competing'"),
     ],

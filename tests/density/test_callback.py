@@ -15,7 +15,7 @@ from mjhmc_numba.density.table import ArrayTable
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 
 
 def ask(density, *x):

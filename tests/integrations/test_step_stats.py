@@ -13,7 +13,7 @@ from mjhmc_numba.diagnostics import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc import MJHMC
 from mjhmc_numba.stats import COLUMN
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 from tests.integrations import models
 from tests.integrations.chains import FIXED, OTHERS_WARN, begin, run, sample
 
@@ -179,11 +179,11 @@ def test_a_refresh_rate_that_did_not_converge_is_told_once_with_advice(fixed_ste
     tuned = first_guess(fixed_step.settings, fixed_step.density.ndim)
     row = [0.0] * len(STAT_NAMES)
     assert fixed_step._stats(row, tuned)["warning"] is None
-    warning = fixed_step._stats(row, tuned.replace(settled=False))["warning"]
+    warning = fixed_step._stats(row, tuned.replace(converged=False))["warning"]
     assert warning.kind is WarningType.BAD_PARAMS
     assert "refresh rate did not converge" in warning.message
     assert "Tune longer" in warning.message
-    assert fixed_step._stats(row, tuned.replace(settled=False))["warning"] is None
+    assert fixed_step._stats(row, tuned.replace(converged=False))["warning"] is None
 
 
 def test_a_chain_that_mixes_slowly_is_told_once_and_the_variable_named(model, caplog):

@@ -19,7 +19,7 @@ from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import COLUMN
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 from tests.synthetic import autoregression
 
 NDIM = 20
@@ -165,8 +165,8 @@ def sparse(at, value, n=2300):
 
 @pytest.mark.parametrize(
     "tuned",
-    [TUNED, TUNED.replace(settled=False), TUNED.replace(integrator="rotation")],
-    ids=["", "unsettled", "rotation"],
+    [TUNED, TUNED.replace(converged=False), TUNED.replace(integrator="rotation")],
+    ids=["", "unconverged", "rotation"],
 )
 @pytest.mark.parametrize(
     ("changes", "kinds"),
@@ -194,4 +194,6 @@ def test_a_chain_is_told_the_same_while_it_draws_and_afterwards(seeds, changes, 
     expected = {"capped", "mixing", "energy"} if kinds is None else kinds
     if tuned.integrator == "rotation":  # which has no step size that could fit
         expected = expected - {"acceptance"}
-    assert {f.kind for f in afterwards} == expected | (set() if tuned.settled else {"unsettled"})
+    assert {f.kind for f in afterwards} == expected | (
+        set() if tuned.converged else {"unconverged"}
+    )

@@ -10,7 +10,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.adaptation import average
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 from tests.kernel.processes import quartic
 
 

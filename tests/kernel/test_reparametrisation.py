@@ -8,7 +8,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.errors import TargetError
 from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 from tests.kernel.processes import COLUMN, low_rank_metric, run, settings, skewed_target, started
 from tests.kernel.processes import tuned as made_tuned
 from tests.reparametrisations import random_reparametrisation

@@ -6,6 +6,7 @@ import pytest
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.warmup import metric as tuner
+from mjhmc_numba.warmup.spectrum import COARSE_DETAIL, FINE_DETAIL
 from tests.synthetic import low_rank
 
 
@@ -103,7 +104,7 @@ def test_low_rank_helps_with_fewer_draws_than_dimensions(seeds):
 def test_low_rank_directions_are_orthonormal_and_bounded_in_number(seeds):
     rng = np.random.default_rng(seeds(87))
     x, grad = gaussian(spiked(20, [50.0, 20.0, 10.0, 0.1], rng), 100, rng)
-    found = low_rank(x, grad, tuner.COARSE_DETAIL._replace(max_rank=2))
+    found = low_rank(x, grad, COARSE_DETAIL._replace(max_rank=2))
     assert found.rank == 2
     np.testing.assert_allclose(found.directions @ found.directions.T, np.eye(2), atol=1e-10)
     assert (found.eigenvalues > 0).all()
@@ -131,7 +132,7 @@ def test_many_directions_are_kept_only_where_they_are_strong(seeds):
 def test_a_gaussian_is_known_exactly_from_more_draws_than_dimensions(d, n, seeds):
     rng = np.random.default_rng(seeds(95, d, n))
     covariance = spiked(d, np.logspace(-4, 4, 16), rng)
-    found = low_rank(*gaussian(covariance, n, rng), tuner.FINE_DETAIL)
+    found = low_rank(*gaussian(covariance, n, rng), FINE_DETAIL)
     np.testing.assert_allclose(relative_eigenvalues(found, covariance), 1.0, atol=0.03)
 
 
@@ -160,6 +161,43 @@ def test_degenerate_input_gives_a_finite_metric(estimate, n):
         found = estimate(x, grad)
         assert np.isfinite(found.covariance()).all()
         assert (found.scale > 0).all()
+
+
+# --- Hard walls
+
+
+def behind_walls(n, rng):
+    """Draws and gradients of an exponential, a uniform, a tilted and a normal variable."""
+    x = np.column_stack(
+        [
+            rng.exponential(1 / 1.5, n),
+            rng.uniform(0, 3, n),
+            rng.exponential(50.0, n),
+            rng.normal(size=n),
+        ]
+    )
+    grad = np.zeros((n, 4))
+    grad[:, 0] = -1.5
+    grad[:, 2] = -1 / 50 - 1e-6 * x[:, 2]
+    grad[:, 3] = -x[:, 3]
+    return x, grad
+
+
+@pytest.mark.parametrize("estimate", [tuner.diagonal, low_rank])
+@pytest.mark.parametrize("n", [20, 400])
+def test_where_a_wall_ends_the_density_draws_alone_tell_its_width(estimate, n, seeds):
+    x, grad = behind_walls(n, np.random.default_rng(seeds(97, n)))
+    metric = estimate(x, grad)
+    width = np.sqrt(np.diag(metric.covariance()))
+    sd = [1 / 1.5, 3 / np.sqrt(12), 50.0, 1.0]
+    np.testing.assert_allclose(width, sd, rtol=4 / np.sqrt(n))
+    assert tuner.slowest_scale(metric, x, grad) < 2.0
+
+
+def test_a_part_of_a_gaussian_that_draws_go_through_is_not_taken_for_a_wall():
+    x = np.linspace(9.0, 10.0, 12)[:, None] * np.array([1.0, 1e-6])
+    grad = -x / np.array([1.0, 1e-6]) ** 2
+    np.testing.assert_allclose(tuner.diagonal(x, grad).scale, [1.0, 1e-6])
 
 
 # --- The slowest scale

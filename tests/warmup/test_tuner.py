@@ -12,7 +12,7 @@ from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.warmup import Tuner
-from mjhmc_numba.warmup.tuner import first_guess
+from mjhmc_numba.warmup.first import first_guess
 from tests.reparametrisations import random_reparametrisation
 from tests.synthetic import autoregression
 
@@ -52,15 +52,18 @@ def acceptance(process, draws=400):
     return np.nanmean(stats[:, STAT_NAMES.index("acceptance_rate")])
 
 
-@pytest.mark.parametrize("tune", [1, 2, 5, 11, 37, 150])
-def test_any_length_ends_frozen(tune, seeds):
-    target = as_target(targets.log_gamma([1.0, 4.0], 2))
-    process, tuner = warm_up(target, Settings(), tune, seeds(111, tune))
-    assert tuner.is_done
-    tuned = process.tuned
-    assert tuned.step_size > 0
-    assert tuned.num_steps >= 1
-    assert np.isfinite(tuned.metric.covariance()).all()
+@pytest.mark.parametrize("tune", [1, 2, 3, 5, 11, 37, 150])
+@pytest.mark.parametrize("scale", [1.0, 1e-12, 1e12])
+def test_any_length_ends_frozen(tune, scale, seeds):
+    target = as_target(targets.gaussian(scale * np.array([1.0, 4.0])))
+    for k in range(5):
+        process, tuner = warm_up(target, Settings(), tune, seeds(111, tune, k))
+        assert tuner.is_done
+        tuned = process.tuned
+        assert tuned.step_size > 0
+        assert tuned.num_steps >= 1
+        assert np.isfinite(tuned.metric.covariance()).all()
+        assert (tuned.not_learnt != ()) == (tune < 11)
     before = process.tuned
     tuner.update(process)
     assert process.tuned is before
@@ -99,6 +102,21 @@ def test_the_acceptance_comes_out_as_asked(wanted, seeds):
     settings = Settings(target_accept=wanted, integrator="leapfrog")
     found = [acceptance(warm_up(target, settings, 600, seeds(114, k))[0]) for k in range(8)]
     assert np.mean(found) == pytest.approx(wanted, abs=0.15)
+
+
+@pytest.mark.parametrize("ndim", [1, 10])
+def test_a_larger_target_is_never_answered_by_a_smaller_acceptance(ndim, seeds):
+    """On a normal target, where one integrator is exact, and on one where none is."""
+    for target in (targets.standard_normal(ndim), targets.log_gamma(1.0, ndim)):
+        found = []
+        for wanted in (0.5, 0.8, 0.95):
+            settings = Settings(target_accept=wanted)
+            runs = [warm_up(as_target(target), settings, 300, seeds(124, k))[0] for k in range(4)]
+            found.append((np.mean([acceptance(run) for run in runs]), runs[0].tuned.integrator))
+        accepted = np.array([mean for mean, _ in found])
+        assert (np.diff(accepted) > -0.03).all()
+        assert accepted[1] > 0.75
+        assert accepted[2] > 0.9
 
 
 @pytest.mark.parametrize("metric", ["diag", "low_rank"])
@@ -169,13 +187,13 @@ def test_a_refresh_rate_that_the_last_draws_contradict_has_not_converged(seeds):
     target = as_target(targets.gaussian([1.0, 1.0]))
     settings = Settings(integrator="leapfrog")
     process, tuner = warm_up(target, settings, 400, seeds(114))
-    assert process.tuned.settled
+    assert process.tuned.converged
     x = np.random.default_rng(seeds(115)).normal(size=(48, 2))
-    for widened, settled in ((1.0, True), (10.0, False)):
+    for widened, converged in ((1.0, True), (10.0, False)):
         for row in widened * x:
             tuner.history.extend(Draws(row[None], -row[None] / widened**2, np.zeros(1)))
         tuner._freeze(process, process.tuned, len(x))
-        assert process.tuned.settled is settled
+        assert process.tuned.converged is converged
 
 
 def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_made_from(
@@ -183,11 +201,11 @@ def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_mad
 ):
     tried, draws = [], []
 
-    def suits_its_own_draws(process, tuned, points):
+    def suits_its_own_draws(process, tuned, points, _):
         tried.append((tuned.metric, points))
         return tuned.replace(integrator="harmonic", step_size=1.4) if len(tried) == 1 else None
 
-    monkeypatch.setattr("mjhmc_numba.warmup.tuner.try_harmonic", suits_its_own_draws)
+    monkeypatch.setattr("mjhmc_numba.warmup.motion.try_harmonic", suits_its_own_draws)
     target = as_target(targets.log_gamma([1.0, 4.0], 2))
     process, tuner = warm_up(
         target, Settings(), 300, seeds(128), watch=lambda p: draws.append(p.x.copy())
@@ -210,7 +228,7 @@ def test_integrators_are_tried_on_the_density_as_it_is_now_in_coordinates_that_w
         tried.append(points)
         return tuned
 
-    monkeypatch.setattr("mjhmc_numba.warmup.tuner.try_stages", collect)
+    monkeypatch.setattr("mjhmc_numba.warmup.motion.try_stages", collect)
     target = as_target(targets.log_gamma([1.0, 4.0, 2.0], 3))
     other = random_reparametrisation(3)
     settings = Settings(reparametrisation=other)
