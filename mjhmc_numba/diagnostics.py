@@ -433,7 +433,7 @@ def flat_dimensions(result: Result, target: Target) -> list[str]:
             is_flat &= target.logp_and_grad(result.draws[k, i])[1] == 0
             if not is_flat.any():
                 return []
-    flat = np.flatnonzero(is_flat)
+    flat = np.flatnonzero(is_flat).tolist()
     return [result.names[j] for j in flat if not _is_walled(result.draws, target, j)]
 
 
