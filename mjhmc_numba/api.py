@@ -13,6 +13,7 @@ from mjhmc_numba import initial as start
 from mjhmc_numba.density import as_target
 from mjhmc_numba.diagnostics import diagnose
 from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.executors import check_executor
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.results import Result
@@ -89,7 +90,7 @@ def sample(
     check_gradient : bool
         Compare the gradient with finite differences at the first start.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
-        Run the chains there.
+        Run the chains there, with the same draws as here. A chain whose worker dies is run again.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -113,6 +114,7 @@ def sample(
     """
     chosen = choose_settings(settings, options)
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+    check_executor(executor)
     if jumps:
         chosen = chosen.for_record()
     starts, ndim = start.given_starts(initial, ndim, chains)

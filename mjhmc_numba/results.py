@@ -40,6 +40,8 @@ class Result:
         Gradients spent before the first draw.
     chains : list of int
         The number of each chain; an interrupted run may lack some.
+    rerun : list of int
+        Chains that were run again, with the same draws, because their worker died.
     warmup_draws, warmup_stats
         The same of the warm-up, on request.
     jumps : list of dict, optional
@@ -68,6 +70,7 @@ class Result:
     jumps: list[dict[str, np.ndarray]] | None = None
     warmup_windows: list[list[WarmupWindow]] = field(default_factory=list)
     interrupted: bool = False
+    rerun: list[int] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -161,6 +164,7 @@ class Result:
             "draw_interval": [t.draw_interval for t in self.tuned],
             "metric_rank": [t.metric.rank for t in self.tuned],
             "warmup_gradients": [int(n) for n in self.warmup_gradients],
+            **({"rerun": self.rerun} if self.rerun else {}),
         }
 
     def warmup_attributes(self) -> dict[str, str]:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from mjhmc_numba.density import Target
 from mjhmc_numba.diagnostics import closing_line
 from mjhmc_numba.errors import MemoryRequestError, SettingsError
+from mjhmc_numba.executors import CANCELLED, Calls, Reports, Shipped, reporting
 from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
 from mjhmc_numba.kernel.waiting import watched
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 POLL_SECONDS = 0.05
+GRACE_SECONDS = 5.0  # that chains on an executor have to stop, before they are left to it
 RECORD_ROWS = 4096
 NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that are not kept: 4 MB
 
@@ -108,6 +110,7 @@ class ChainOutput:
     jumps: dict[str, np.ndarray] | None = None
     error: BaseException | None = None
     windows: list[WarmupWindow] = field(default_factory=list)
+    is_rerun: bool = False  # because the worker died that it ran on first
 
 
 @dataclass
@@ -324,19 +327,13 @@ class ChainRun:
         )
 
 
-def _run_task(task: ChainTask) -> ChainOutput:
-    """One chain in another process."""
-    with _quiet_blas():
-        return ChainRun(task, np.empty((task.draws, task.target.ndim))).run()
-
-
 def run_chains(
     tasks: list[ChainTask],
     *,
     cores: int | None,
     progress: Progress,
     executor: Any = None,
-    on_start: Callable[[list[ChainRun]], None] | None = None,
+    on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
 ) -> tuple[np.ndarray, list[ChainOutput], bool]:
     """Run all chains; returns (draws (chain, draw, d), outputs, interrupted).
 
@@ -346,10 +343,11 @@ def run_chains(
     d, draws = tasks[0].target.ndim, tasks[0].draws
     out = np.empty((len(tasks), draws, d))
     if executor is not None:
-        outputs = _run_elsewhere(tasks, executor)
-        for k, output in enumerate(outputs):
-            out[k, : len(output.rows.draws)] = output.rows.draws
-        return out, outputs, False
+        remote = [RemoteRun(task, out[k]) for k, task in enumerate(tasks)]
+        if on_start is not None:
+            on_start(remote)
+        interrupted = _run_elsewhere(remote, executor, progress)
+        return out, [run.output for run in remote], interrupted
     with watched(progress.compiling):
         Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
@@ -358,7 +356,7 @@ def run_chains(
     workers = min(len(runs), cores or os.cpu_count() or 1)
     waiting: list[futures.Future] = []
     with (
-        _quiet_blas(),
+        _quiet_blas,
         futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool,
     ):
         try:
@@ -374,24 +372,30 @@ def run_chains(
     return out, outputs, any(run.aborted.is_set() for run in runs)
 
 
-def _quiet_blas() -> contextlib.AbstractContextManager:
+class _QuietBlas:
     """One thread per chain for the matrices of its warm-up. More threads than cores wait for each
     other, many times as long as they work; and how a sum is shared out changes its last bits.
+
+    The limit is that of the process: it holds until the last of those who asked for it has ended.
     """
-    return threadpool_limits(1, user_api="blas")
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._limits = threading.Lock(), 0, contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limits.enter_context(threadpool_limits(1, user_api="blas"))
+            self._users += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limits.close()
 
 
-def _run_elsewhere(tasks: list[ChainTask], executor: Any) -> list[ChainOutput]:
-    """All chains on an executor. One that is lost with its worker leaves the others alone."""
-    waiting = [executor.submit(_run_task, task) for task in tasks]
-    outputs = []
-    for task, future in zip(tasks, waiting, strict=True):
-        try:
-            outputs.append(future.result())
-        except Exception as error:
-            nothing = Rows.empty(0, task.target.ndim)
-            outputs.append(ChainOutput(nothing, nothing, error=error))
-    return outputs
+_quiet_blas = _QuietBlas()
 
 
 def _watch(runs, waiting, display: Progress) -> None:
@@ -405,6 +409,118 @@ def _watch(runs, waiting, display: Progress) -> None:
                 run.abort()
 
 
+# ------------------------------------------------------------------- on an executor
+
+
+@dataclass
+class RemoteRun:
+    """A chain that runs elsewhere, as far as it is known here."""
+
+    task: ChainTask
+    out: np.ndarray  # (draws, d), filled once it has ended
+    report: ChainProgress | None = None
+    output: ChainOutput = field(init=False)
+    finished: bool = False
+    aborted: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        nothing = Rows.empty(0, self.task.target.ndim)
+        self.output = ChainOutput(nothing, nothing)
+
+    @property
+    def acceptance(self) -> float:
+        return self.output.acceptance
+
+    def abort(self) -> None:
+        """Stop it, from any thread, as soon as its worker can be told."""
+        self.aborted.set()
+
+    def end(self, output: ChainOutput | None, error: BaseException | None) -> None:
+        """Take what it made, or why there is nothing."""
+        if output is None:
+            is_cancelled = isinstance(error, CANCELLED) and self.aborted.is_set()
+            self.output.error = None if is_cancelled else error
+        else:
+            made = len(output.rows.draws)
+            self.out[:made] = output.rows.draws
+            self.output = replace(output, rows=output.rows._replace(draws=self.out[:made]))
+        self.finished = True
+
+    def rows_so_far(self) -> Rows:
+        """All rows of a chain that has ended, and none before."""
+        return self.output.rows
+
+    def progress(self) -> ChainProgress:
+        """How far the chain is by its last report."""
+        total = self.task.tune + self.task.draws
+        row = ChainProgress(0, total) if self.report is None else self.report
+        done = {"done": total, "phase": "done"} if self.finished else {}
+        return row._replace(**done)
+
+
+def _run_sent(shipped: Shipped, k: int, task: ChainTask, link: Any) -> ChainOutput:
+    """Chain k in another process."""
+    target, settings = shipped.value
+    task = replace(task, target=target, settings=settings)
+    run = ChainRun(task, np.empty((task.draws, target.ndim)))
+    with _quiet_blas, reporting(link, k, run.progress, run.abort):
+        return run.run()
+
+
+def _run_elsewhere(runs: list[RemoteRun], executor: Any, display: Progress) -> bool:
+    """All chains on an executor; says whether they were interrupted."""
+    # What chains share is sent, and compiled there, once per worker.
+    shared = {id(r.task.target): Shipped((r.task.target, r.task.settings)) for r in runs}
+    with Reports(executor) as reports:
+        calls = Calls(
+            executor,
+            _run_sent,
+            [
+                (shared[id(run.task.target)], k, _without_target(run.task), reports.link)
+                for k, run in enumerate(runs)
+            ],
+        )
+        try:
+            _watch_elsewhere(runs, calls, reports, display)
+        except KeyboardInterrupt:
+            for run in runs:
+                run.abort()
+            _watch_elsewhere(runs, calls, reports, display)
+        finally:
+            calls.close()
+    for k in calls.rerun | reports.started_again:
+        runs[k].output.is_rerun = True
+    return any(run.aborted.is_set() for run in runs)
+
+
+def _without_target(task: ChainTask) -> ChainTask:
+    return replace(task, target=None, settings=None)  # type: ignore[arg-type]
+
+
+def _watch_elsewhere(
+    runs: list[RemoteRun], calls: Calls, reports: Reports, display: Progress
+) -> None:
+    """Collect the chains as they end, and show how far they are. One that raises ends the others;
+    one that is lost with its worker does not.
+    """
+    stopped = math.inf
+    while calls.waiting and time.monotonic() < stopped + GRACE_SECONDS:
+        for k, output, error in calls.ended(POLL_SECONDS):
+            runs[k].end(output, error)
+            if output is not None and output.error is not None:
+                runs[k].abort()
+        if stopped == math.inf and any(run.aborted.is_set() for run in runs):
+            stopped = time.monotonic()
+            for run in runs:
+                run.abort()
+            calls.cancel()
+            reports.stop()
+        reports.read()
+        for k, run in enumerate(runs):
+            run.report = reports.progress(k)
+        display.update([run.progress() for run in runs])
+
+
 # ------------------------------------------------------------------ collecting
 
 
@@ -416,7 +532,7 @@ def run_tasks(
     cores: int | None,
     progress: Progress,
     executor: Any = None,
-    on_start: Callable[[list[ChainRun]], None] | None = None,
+    on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
 ) -> Result:
     """Run chains and collect what they made.
 
@@ -468,6 +584,12 @@ def run_tasks(
         made = result.draws.shape[1]
         what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"
         result.warnings.append(f"Interrupted: {what}, of {len(kept)} chains, are kept.")
+    if result.rerun:
+        chains = ", ".join(map(str, result.rerun))
+        result.warnings.append(
+            f"A worker died: chains that it was at were run again elsewhere, with the same draws "
+            f"({chains})."
+        )
     if progress.enabled:
         progress.finish(closing_line(result, time.perf_counter() - began))
     return result
@@ -505,6 +627,7 @@ def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
         tune=task.tune,
         warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
         chains=kept,
+        rerun=[k for k, output in enumerate(outputs) if output.is_rerun],
         jumps=[outputs[k].jumps for k in kept] if task.record else None,
         warmup_windows=[outputs[k].windows for k in kept],
     )

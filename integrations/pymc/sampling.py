@@ -15,6 +15,7 @@ from pymc.model import modelcontext
 
 from mjhmc_numba.diagnostics import diagnose
 from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.executors import check_executor
 from mjhmc_numba.kernel.waiting import InThread, watched
 from mjhmc_numba.process import Process
 from mjhmc_numba.progress import Progress
@@ -34,6 +35,7 @@ from mjhmc_numba.results import Result
 from mjhmc_numba.run import (
     ChainRun,
     ChainTask,
+    RemoteRun,
     check_memory,
     longest_rectangle,
     run_tasks,
@@ -62,6 +64,7 @@ def sample(
     compile_kwargs: Mapping[str, Any] | None = None,
     blocking: bool = True,
     jumps: bool | Sequence[str] = False,
+    executor: Any = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Any:
@@ -106,6 +109,9 @@ def sample(
         Add the group `jump_record`, the paper's output: the weighted states of the jump process,
         which then runs in Poisson time. True keeps `var_names`, or all free variables; names
         choose among these and Deterministics. See `resample` and `weighted_summary`.
+    executor : concurrent.futures.Executor or dask.distributed.Client, optional
+        Run the chains there instead, with the same draws; each worker compiles the model once. A
+        chain whose worker dies is run again.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -119,6 +125,7 @@ def sample(
     """
     chosen = choose_settings(settings, options)
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)  # before compilation
+    check_executor(executor)
     display = Progress.of(progressbar)  # the same one for compilation and chains
     compiled = compile(
         model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
@@ -137,6 +144,7 @@ def sample(
         idata_kwargs=idata_kwargs,
         blocking=blocking,
         jumps=jumps,
+        executor=executor,
         settings=chosen,
     )
 
@@ -223,6 +231,7 @@ class CompiledModel:
         idata_kwargs: Mapping[str, Any] | None = None,
         blocking: bool = True,
         jumps: bool | Sequence[str] = False,
+        executor: Any = None,
         settings: Settings | None = None,
         **options: Any,
     ) -> Any:
@@ -234,6 +243,7 @@ class CompiledModel:
             recorded = Expansion(self.density, record_names(self.density, self.var_names, jumps))
         keep_warmup = not discard_tuned_samples
         check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+        check_executor(executor)
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         chosen.fixed_reparametrisation(self.density.ndim)
@@ -250,6 +260,7 @@ class CompiledModel:
             tasks,
             cores=cores if self.density.is_native else 1,  # PyTensor's functions are not reentrant
             progress=Progress.of(progressbar),
+            executor=executor,
             checks=compute_convergence_checks,
             idata_kwargs=dict(idata_kwargs or {}),
             recorded=recorded,
@@ -316,12 +327,13 @@ class Sampling:
         progress: Progress,
         checks: bool,
         idata_kwargs: dict[str, Any],
+        executor: Any = None,
         recorded: Expansion | None = None,
     ):
         self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
-        self._idata_kwargs, self._recorded = idata_kwargs, recorded
-        self._runs: list[ChainRun] = []
+        self._idata_kwargs, self._executor, self._recorded = idata_kwargs, executor, recorded
+        self._runs: list[ChainRun | RemoteRun] = []
         self._aborted = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Result | None = None
@@ -369,13 +381,14 @@ class Sampling:
                 None,
                 cores=self._cores,
                 progress=self._progress,
+                executor=self._executor,
                 on_start=self._note,
             )
         except BaseException as error:  # raised where the draws are waited for
             self._error = error
         self._seconds = time.perf_counter() - self._began
 
-    def _note(self, runs: list[ChainRun]) -> None:
+    def _note(self, runs: Sequence[ChainRun | RemoteRun]) -> None:
         self._runs.extend(runs)
         if self._aborted.is_set():
             for run in runs:
@@ -419,7 +432,10 @@ class Sampling:
             raise
 
     def inspect(self) -> Any:
-        """The draws so far, of as many chains as give most of them; None if there are none."""
+        """The draws so far, of as many chains as give most of them; None if there are none.
+
+        On an executor they are those of the chains that have ended.
+        """
         if self.is_finished:
             return self._finish()
         parts = [run.rows_so_far() for run in self._runs]
