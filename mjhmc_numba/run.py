@@ -454,8 +454,7 @@ class RemoteRun:
         """How far the chain is by its last report."""
         total = self.task.tune + self.task.draws
         row = ChainProgress(0, total) if self.report is None else self.report
-        done = {"done": total, "phase": "done"} if self.finished else {}
-        return row._replace(**done)
+        return row._replace(done=total, phase="done") if self.finished else row
 
 
 def _run_sent(shipped: Shipped, k: int, task: ChainTask, link: Any) -> ChainOutput:

@@ -131,7 +131,7 @@ class Calls:
         self._ended.put((pool, k, future))
 
     def _take(self, pool: _Pool, k: int, future: Any) -> Iterator[tuple]:
-        value, error = None, None
+        value, error = None, None  # type: Any, BaseException | None
         try:
             value = future.result()
         except futures.BrokenExecutor as broken:

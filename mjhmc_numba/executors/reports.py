@@ -185,7 +185,8 @@ class Reports:
 
     def __init__(self, executor: Any):
         self.link: Any = None
-        self._client, self._socket = None, None
+        self._client: Any = None
+        self._socket: socket.socket | None = None
         self._latest: dict[int, ChainProgress] = {}
         self._starts: dict[int, set[int]] = {}
         self._workers: set[tuple] = set()
@@ -231,6 +232,7 @@ class Reports:
                     self._answer(sender)
 
     def _answer(self, sender: Any) -> None:
+        assert self._socket is not None
         with contextlib.suppress(OSError):
             self._socket.sendto(self.link.token + STOP, sender)
 
