@@ -8,6 +8,8 @@ from mjhmc_numba.pymc.compare import Comparison, compare
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.estimates import estimates, log_marginal_likelihood
 from mjhmc_numba.pymc.expand import Expansion
+from mjhmc_numba.pymc.registration import Registration, fit_bambi, register
+from mjhmc_numba.pymc.sampler import MJHMCSampler
 from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile, sample  # noqa: A004
 from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.pymc.weighted import resample, weighted_summary
@@ -17,12 +19,16 @@ __all__ = [
     "CompiledModel",
     "Expansion",
     "MJHMC",
+    "MJHMCSampler",
     "ModelDensity",
+    "Registration",
     "Sampling",
     "compare",
     "compile",
     "estimates",
+    "fit_bambi",
     "log_marginal_likelihood",
+    "register",
     "resample",
     "sample",
     "weighted_summary",

@@ -215,9 +215,9 @@ class MJHMC(BlockedStep):
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
-        """Compatible with continuous variables that have a gradient; never chosen by itself."""
+        """As NUTS: for continuous variables with a gradient. PyMC asks once it is registered."""
         if var.dtype in continuous_types and has_grad:
-            return Competence.COMPATIBLE
+            return Competence.PREFERRED
         return Competence.INCOMPATIBLE
 
     # -------------------------------------------------------------------------- a step

@@ -97,12 +97,12 @@ def test_every_variable_alone_is_a_compound_step(model):
     assert [[v.name for v in s.vars] for s in step.methods] == [["x"], ["m"]]
 
 
-def test_it_is_never_chosen_by_itself():
+def test_its_competence_is_that_of_nuts():
     from pymc.step_methods.compound import Competence
 
     with pm.Model() as model:
         pm.Normal("x")
         pm.Poisson("n", 1)
-    assert MJHMC.competence(model["x"], True) == Competence.COMPATIBLE
+    assert MJHMC.competence(model["x"], True) == Competence.PREFERRED
     assert MJHMC.competence(model["x"], False) == Competence.INCOMPATIBLE
     assert MJHMC.competence(model["n"], False) == Competence.INCOMPATIBLE
