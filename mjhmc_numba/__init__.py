@@ -7,6 +7,7 @@ from mjhmc_numba.api import sample
 from mjhmc_numba.coordinates import Metric, Reparametrisation
 from mjhmc_numba.density import Target, as_target
 from mjhmc_numba.errors import (
+    CheckpointError,
     GradientError,
     InitialPointError,
     MemoryRequestError,
@@ -22,6 +23,7 @@ from mjhmc_numba.tuned import Tuned
 __version__ = "0.1.0"
 
 __all__ = [
+    "CheckpointError",
     "GradientError",
     "InitialPointError",
     "MemoryRequestError",

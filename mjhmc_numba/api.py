@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,13 @@ from mjhmc_numba.run import (
     chain_seeds,
     check_memory,
     child_seed,
+    extend,
     root_seed,
     run_tasks,
+    warm_started,
 )
 from mjhmc_numba.settings import Settings, check_counts, choose_settings
+from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 
 __all__ = ["sample"]
 
@@ -50,6 +55,9 @@ def sample(
     jumps: bool = False,
     check_gradient: bool = True,
     executor: Any = None,
+    checkpoint: str | os.PathLike | None = None,
+    every: float = EVERY,
+    warm_start: Result | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Result:
@@ -91,6 +99,16 @@ def sample(
         Compare the gradient with finite differences at the first start.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         Run the chains there, with the same draws as here. A chain whose worker dies is run again.
+    checkpoint : path-like, optional
+        A folder for checkpoints. A run that was killed goes on from there when the same call is
+        made again, and ends with the draws that it would have had, bit for bit. More draws may be
+        asked for than before.
+    every : float
+        Seconds between two checkpoints of a chain.
+    warm_start : Result, optional
+        Of a density much like this one, such as the same model on other data. What was tuned
+        there is used as it is, each chain starts at the last draw of one there (or at
+        `initial`), and the `tune` draws are a burn-in: 100 may do.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -115,6 +133,7 @@ def sample(
     chosen = choose_settings(settings, options)
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
     check_executor(executor)
+    kept = None if checkpoint is None else Checkpoint(checkpoint, every)
     if jumps:
         chosen = chosen.for_record()
     starts, ndim = start.given_starts(initial, ndim, chains)
@@ -125,11 +144,8 @@ def sample(
     chosen.fixed_metric(compiled.ndim)
     chosen.fixed_reparametrisation(compiled.ndim)
     check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
-    root = root_seed(seed)
+    root = root_seed(seed if kept is None else kept.seed(seed))
     seeds = chain_seeds(root, chains)
-    extra = 0
-    if check_gradient:
-        extra = start.check_first_start(compiled, regions[0], child_seed(root, CHECK_KEY))
     tasks = [
         ChainTask(
             compiled,
@@ -143,7 +159,21 @@ def sample(
         )
         for k in range(chains)
     ]
-    return _run(tasks, chosen, root, extra, cores=cores, progress=display, executor=executor)
+    if warm_start is not None:
+        tasks = warm_started(tasks, warm_start, move=initial is None)
+    extra = 0
+    if check_gradient:
+        extra = start.check_first_start(compiled, tasks[0].region, child_seed(root, CHECK_KEY))
+    how = {"cores": cores, "progress": display, "executor": executor, "checkpoint": kept}
+    return _run(tasks, chosen, root, extra, **how)
+
+
+def _extend(tasks: list[ChainTask], result: Result, draws: int, **how: Any) -> Result:
+    """See `Result.extend`."""
+    given = {"cores": None, "executor": None, "progress": True} | how
+    with Progress(enabled=bool(given.pop("progress"))) as display:
+        longer = extend(result, tasks, draws, progress=display, **given)
+    return _diagnosed(longer, tasks)
 
 
 def _run(
@@ -160,8 +190,13 @@ def _run(
     with progress:
         result = run_tasks(tasks, settings, seed, progress=progress, **how)
     result.warmup_gradients[0] += extra_gradients
+    result._continue = partial(_extend, tasks)
+    return _diagnosed(result, tasks)
+
+
+def _diagnosed(result: Result, tasks: list[ChainTask]) -> Result:
     if result.draws.shape[1]:
         result.warnings.extend(diagnose(result, tasks[0].target))
     for message in result.warnings:
-        warnings.warn(message, SamplingWarning, stacklevel=3)
+        warnings.warn(message, SamplingWarning, stacklevel=4)
     return result

@@ -1,6 +1,7 @@
 """What can go wrong before or during sampling, each with what to do about it."""
 
 __all__ = [
+    "CheckpointError",
     "GradientError",
     "InitialPointError",
     "MemoryRequestError",
@@ -25,6 +26,10 @@ class GradientError(TargetError):
 
 class SettingsError(ValueError):
     """A setting is unknown, out of range, or does not go with another."""
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint cannot be written, read, or gone on from by this call."""
 
 
 class MemoryRequestError(MemoryError):

@@ -61,7 +61,7 @@ class Kept(NamedTuple):
 class Snapshot(NamedTuple):
     """What a process needs to go on: see `Process.snapshot` and `Process.resume`."""
 
-    rungs: np.ndarray
+    rungs: np.ndarray  # of the present ladder alone
     levels: np.ndarray
     rng: np.ndarray
     kept: Kept
@@ -410,19 +410,32 @@ class Process:
         """All that another process needs to go on with the same next draw, copied."""
         numbers = {name: self[name].item() for name in layout.RESUMABLE}
         kept = Kept(*(array.copy() for array in self._kept))
-        rungs, levels, rng = self.rungs.copy(), self.levels.copy(), self.rng.copy()
+        slots = self._known_slots
+        rungs, levels, rng = self.rungs[:, slots], self.levels[:, slots], self.rng.copy()
         return Snapshot(rungs, levels, rng, kept, numbers, self.tuned)
 
     @classmethod
-    def resume(cls, target: Target, settings: Settings, snapshot: Snapshot) -> Process:
-        """The process of a snapshot, on the same density."""
-        process = cls(target, settings, snapshot.tuned, snapshot.rng.copy())
-        process.rungs[...], process.levels[...] = snapshot.rungs, snapshot.levels
+    def resume(
+        cls, target: Target, settings: Settings, snapshot: Snapshot, *, record: int = 0
+    ) -> Process:
+        """The process of a snapshot, on the same density; `record` as it was made with, and the
+        jump record must have been cleared.
+        """
+        process = cls(target, settings, snapshot.tuned, snapshot.rng.copy(), record=record)
         process.keep_draws(len(snapshot.kept.logp))
         for array, kept in zip(process._kept, snapshot.kept, strict=True):
             array[...] = kept
         process._set(**snapshot.numbers)
+        process._set(abort=0)
+        slots = process._known_slots
+        process.rungs[:, slots], process.levels[:, slots] = snapshot.rungs, snapshot.levels
         return process
+
+    @property
+    def _known_slots(self) -> np.ndarray:
+        """Where the rungs of the present ladder lie."""
+        capacity = self.levels.shape[1]
+        return np.arange(int(self["low"]), int(self["high"]) + 1)[-capacity:] & (capacity - 1)
 
     # ------------------------------------------------------------- read
 

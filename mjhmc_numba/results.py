@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
@@ -54,6 +54,8 @@ class Result:
         Whether the run was cut short by the user.
     warnings : list of str
         What is wrong with the draws, and what to do.
+    ends : list, optional
+        What each chain needs to go on; None if the run was interrupted.
     """
 
     draws: np.ndarray
@@ -72,6 +74,34 @@ class Result:
     interrupted: bool = False
     rerun: list[int] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    ends: list[Any] | None = field(default=None, repr=False)
+    # (result, draws, ...) -> result; holds the density, which not everywhere can be.
+    _continue: Callable[..., Result] | None = field(default=None, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"ends": None, "_continue": None}
+
+    def extend(self, draws: int, **how: Any) -> Result:
+        """More draws of the same chains: what a longer run would have made, bit for bit.
+
+        Parameters
+        ----------
+        draws : int
+            More of each chain.
+        **how
+            `cores`, `progress` and `executor`, as in `sample`.
+
+        Returns
+        -------
+        Result
+            All draws, old and new; this one stays as it is.
+        """
+        if self._continue is None:
+            raise RuntimeError(
+                "These draws cannot be extended: the result was copied or unpickled, or was not "
+                "made by mjhmc_numba.sample."
+            )
+        return self._continue(self, draws, **how)
 
     def __repr__(self) -> str:
         chains, draws, d = self.draws.shape

@@ -8,44 +8,53 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mjhmc_numba.density import Target
 from mjhmc_numba.diagnostics import closing_line
-from mjhmc_numba.errors import MemoryRequestError, SettingsError
+from mjhmc_numba.errors import CheckpointError, MemoryRequestError, SettingsError
 from mjhmc_numba.executors import CANCELLED, Calls, Reports, Shipped, reporting
 from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
+from mjhmc_numba.kernel.statistics import STAT_NAMES
 from mjhmc_numba.kernel.waiting import watched
-from mjhmc_numba.process import Process, Visits, random_words
+from mjhmc_numba.process import Process, Snapshot, Visits, random_words
 from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.results import Result
-from mjhmc_numba.settings import Settings
+from mjhmc_numba.saving import load, save
+from mjhmc_numba.settings import Settings, check_counts
 from mjhmc_numba.stats import COLUMN, WIDTH, Rows, by_name
+from mjhmc_numba.storage import ChainFiles, Checkpoint
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.first import first_guess, run_untuned
 
 __all__ = [
     "ChainRun",
+    "ChainState",
     "ChainTask",
     "chain_seeds",
     "check_memory",
     "child_seed",
+    "extend",
     "longest_rectangle",
     "root_seed",
     "run_tasks",
     "stats_of",
+    "warm_started",
 ]
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = 5.0  # that chains on an executor have to stop, before they are left to it
 RECORD_ROWS = 4096
+# A chain that writes checkpoints looks at its clock after about so many seconds.
+SHORTEST_BLOCK, LONGEST_BLOCK = 0.01, 0.5
+ALIKE = 1e-9  # relative difference of two values of one density
 NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that are not kept: 4 MB
 
 
@@ -83,9 +92,49 @@ def check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
         )
 
 
+class ChainState(NamedTuple):
+    """What a chain needs to go on between two calls of the kernel."""
+
+    process: Snapshot
+    tuner: Tuner | None  # in the warm-up
+    start: tuple[np.ndarray, float, np.ndarray]  # where it began: x, log density, gradient
+    is_warm: bool
+    warmup_made: int
+    made: int
+    acceptance: float
+    warmup_gradients: int
+    windows: list[WarmupWindow]
+    piece: np.ndarray  # statistics of the draws since the tuner was asked last
+
+
+class Part(NamedTuple):
+    """What a chain made between two checkpoints."""
+
+    rows: Rows
+    warmup: Rows
+    visits: list[Visits]
+
+
+@dataclass
+class Pace:
+    """How many draws to make in one call, so that a chain looks at its clock in time."""
+
+    seconds: float
+    draws: int = 8
+
+    def note(self, draws: int, seconds: float) -> None:
+        """Take in how long so many draws took."""
+        wanted = self.seconds * draws / max(seconds, 1e-9)
+        self.draws = int(min(max(wanted, 1), 2 * self.draws))
+
+
 @dataclass
 class ChainTask:
-    """All that one chain needs; can be pickled if the target can."""
+    """All that one chain needs; can be pickled if the target can.
+
+    With `tuned` it does not tune: its warm-up is a burn-in. With `state` it goes on from there.
+    With `files` it writes checkpoints, and goes on from the last where there is one.
+    """
 
     target: Target
     settings: Settings
@@ -96,6 +145,9 @@ class ChainTask:
     initial: np.ndarray | None = None  # a start that has been found in it
     keep_warmup: bool = False
     record: bool = False
+    tuned: Tuned | None = None
+    state: ChainState | None = None
+    files: ChainFiles | None = None
 
 
 @dataclass
@@ -111,6 +163,7 @@ class ChainOutput:
     error: BaseException | None = None
     windows: list[WarmupWindow] = field(default_factory=list)
     is_rerun: bool = False  # because the worker died that it ran on first
+    end: ChainState | None = None  # of a chain that made all its draws
 
 
 @dataclass
@@ -137,9 +190,16 @@ class ChainRun:
         self.parts: list[Visits] = []
         self.windows: list[WarmupWindow] = []
         self.warmup_gradients = 0
+        self.tuner: Tuner | None = None
+        self.is_warm = False
+        self.piece = np.empty((0, len(STAT_NAMES)))
+        self.saved = 0, 0, 0  # draws, draws of the warm-up and parts of the record
+        self.pace = Pace(math.inf, task.draws + task.tune)
         error: BaseException | None = None
         try:
             if not self.aborted.is_set():
+                self._begin()
+            if not self.aborted.is_set() and not self.is_warm:
                 self._warm_up()
             if not self.aborted.is_set():
                 self._sample()
@@ -156,9 +216,33 @@ class ChainRun:
             self._jumps(),
             error,
             self.windows,
+            end=self._state() if error is None and self.made == task.draws else None,
         )
 
-    def _warm_up(self) -> None:
+    def _begin(self) -> None:
+        """Make the process at its start, or where it was."""
+        task = self.task
+        saved = None if task.files is None else task.files.load()
+        if saved is not None:
+            try:
+                state = load(ChainState, saved.state, settings=task.settings)
+                parts = [load(Part, part) for part in saved.parts]
+            except (KeyError, TypeError, ValueError) as error:
+                raise CheckpointError(
+                    f"What was saved of a chain cannot be gone on from: {error}"
+                ) from error
+            self._go_on(state)
+            self._take_parts(parts, state.made)
+        elif task.state is not None:
+            self._go_on(task.state)
+            assert self.process is not None
+            self.process.count_anew()
+        else:
+            self._start()
+        if task.files is not None:
+            self.pace = Pace(min(max(task.files.every / 4, SHORTEST_BLOCK), LONGEST_BLOCK))
+
+    def _start(self) -> None:
         task = self.task
         rng = np.random.default_rng(task.seed.spawn(1)[0])
         x, tries = task.initial, 1
@@ -167,50 +251,72 @@ class ChainRun:
         self.process = Process(
             task.target,
             task.settings,
-            first_guess(task.settings, task.target.ndim),
+            task.tuned or first_guess(task.settings, task.target.ndim),
             random_words(task.seed),
             record=RECORD_ROWS if task.record else 0,
         )
         self.process.start(x)
+        here = self.process.here.to(None)
+        self.start = here.x.copy(), float(here.logp), here.grad.copy()
+        self.warmup_gradients = tries
+        if task.tuned is not None:
+            return
         if task.tune > 0:
-            tuner = Tuner(task.settings, task.target.ndim, task.tune, rng, task.region)
-            tuner.begin(self.process)
-            self._tune(tuner)
-            if self.aborted.is_set():
-                return
+            self.tuner = Tuner(task.settings, task.target.ndim, task.tune, rng, task.region)
+            self.tuner.begin(self.process)
         else:
             run_untuned(self.process, task.settings)
-        self.warmup_gradients = tries + self.process.progress().gradients
+
+    def _warm_up(self) -> None:
+        assert self.process is not None
+        self._tune()
+        if self.aborted.is_set():
+            return
+        self.tuner, self.is_warm = None, True
+        self.warmup_gradients += self.process.progress().gradients
         self.process.count_anew()
 
-    def _tune(self, tuner: Tuner) -> None:
+    def _tune(self) -> None:
         """The draws of the warm-up: whole windows in the kernel, and the tuner between them."""
-        task, process = self.task, self.process
+        task, process, tuner = self.task, self.process, self.tuner
         assert process is not None
         most = max(1, NUMBERS_AT_ONCE // task.target.ndim)
         spare = Rows.empty(0 if task.keep_warmup else min(most, task.tune), task.target.ndim)
         while self.warmup_made < task.tune:
-            n = min(tuner.draws_ahead, task.tune - self.warmup_made, most)
+            asked = task.tune - self.warmup_made + len(self.piece)
+            if tuner is not None:
+                asked = min(asked, tuner.draws_ahead)
+            n = min(min(asked, most) - len(self.piece), self.pace.draws)
             first = self.warmup_made if task.keep_warmup else 0
             rows = self.warmup if task.keep_warmup else spare
             part = slice(first, first + n)
             rows.note_tuned(part, process.tuned)
             began, cpu = time.perf_counter(), time.thread_time()
-            made = self._fill(rows.draws[part], rows.stats[part])
+            made = self._fill(rows, part)
             self.warmup_made += made
             rates = rows.stats[first : first + made, COLUMN["acceptance_rate"]]
             self.acceptance = float(np.append(self.acceptance, rates[np.isfinite(rates)])[-1])
-            rows.note_times(part, began, time.perf_counter() - began, time.thread_time() - cpu)
-            if made:
-                self._note_window(rows.stats[first : first + made])
+            seconds = time.perf_counter() - began
+            rows.note_times(part, began, seconds, time.thread_time() - cpu)
+            self.piece = np.concatenate([self.piece, rows.stats[first : first + made]])
             if self.aborted.is_set():
+                self._note_window()
                 return
-            tuner.update(process, n)
+            self.pace.note(n, seconds)
+            if len(self.piece) == min(asked, most):
+                draws = len(self.piece)
+                self._note_window()
+                if tuner is not None:
+                    tuner.update(process, draws)
             process.clear_record()
+            self._save_if_due()
 
-    def _note_window(self, stats: np.ndarray) -> None:
-        """Write down what some draws of the warm-up were made with; `stats` are theirs."""
+    def _note_window(self) -> None:
+        """Write down what the draws since the tuner was asked last were made with."""
         assert self.process is not None
+        stats, self.piece = self.piece, self.piece[:0]
+        if not len(stats):
+            return
         rates = stats[:, COLUMN["acceptance_rate"]]
         rates = rates[np.isfinite(rates)]
         tuned = self.process.tuned.replace(step_size=float(stats[-1, COLUMN["step_size_bar"]]))
@@ -230,23 +336,30 @@ class ChainRun:
 
     def _sample(self) -> None:
         assert self.process is not None
-        self.rows.note_tuned(slice(None), self.process.tuned)
-        self.block = 0, time.perf_counter()
+        self.rows.note_tuned(slice(self.made, None), self.process.tuned)
+        self.block = self.made, time.perf_counter()
         self.sampling = True
         try:
-            self._fill(self.out, self.rows.stats, count=True)
+            while self.made < self.task.draws and not self.aborted.is_set():
+                first, began = self.made, time.perf_counter()
+                n = min(self.pace.draws, self.task.draws - first)
+                self._fill(self.rows, slice(first, first + n), count=True)
+                self.pace.note(n, time.perf_counter() - began)
+                self._save_if_due()
         finally:
             self._empty_record(keep=True)
+        if self.made == self.task.draws:
+            self._save_if_due(is_last=True)
 
-    def _fill(self, draws: np.ndarray, stats: np.ndarray, count: bool = False) -> int:
-        """Fill all rows, emptying the jump record whenever it is full; returns how many were."""
-        process, row = self.process, 0
+    def _fill(self, rows: Rows, part: slice, count: bool = False) -> int:
+        """Fill rows, emptying the jump record whenever it is full; returns how many were."""
+        process, row = self.process, part.start
         assert process is not None
-        while row < len(draws):
+        while row < part.stop:
             cpu = time.thread_time()
             if count:
                 self.block = row, time.perf_counter()
-            n, status = process.run(draws[row:], stats[row:])
+            n, status = process.run(rows.draws[row : part.stop], rows.stats[row : part.stop])
             row += n
             if count:
                 self._note_block(row, time.thread_time() - cpu)
@@ -258,7 +371,7 @@ class ChainRun:
             elif status == INTERRUPTED:
                 self.aborted.set()
                 break
-        return row
+        return row - part.start
 
     def _note_block(self, end: int, cpu_seconds: float) -> None:
         """Times of the draws that one call of the kernel made."""
@@ -284,6 +397,67 @@ class ChainRun:
             "expected_holding_time": holding[:, 1],
             "event": event.astype(np.int8),
         }
+
+    # ---------------------------------------------------------------- going on
+
+    def _state(self) -> ChainState:
+        assert self.process is not None
+        return ChainState(
+            self.process.snapshot(),
+            self.tuner,
+            self.start,
+            self.is_warm,
+            self.warmup_made,
+            self.made,
+            self.acceptance,
+            self.warmup_gradients,
+            list(self.windows),
+            self.piece,
+        )
+
+    def _go_on(self, state: ChainState) -> None:
+        task = self.task
+        _check_density(task.target, state.start)
+        self.process = Process.resume(
+            task.target, task.settings, state.process, record=RECORD_ROWS if task.record else 0
+        )
+        self.tuner, self.start, self.is_warm = state.tuner, state.start, state.is_warm
+        self.warmup_made, self.windows = state.warmup_made, list(state.windows)
+        self.piece = state.piece
+        self.acceptance, self.warmup_gradients = state.acceptance, state.warmup_gradients
+
+    def _save_if_due(self, is_last: bool = False) -> None:
+        files = self.task.files
+        if files is None or not (is_last or files.is_due):
+            return
+        self._empty_record(keep=self.sampling)
+        made, warmup_made, parts = self.saved
+        kept = self.warmup_made if self.task.keep_warmup else 0
+        part = Part(
+            Rows(*(array[made : self.made] for array in self.rows)),
+            Rows(*(array[warmup_made:kept] for array in self.warmup)),
+            self.parts[parts:],
+        )
+        files.save(save(self._state()), save(part))
+        self.saved = self.made, kept, len(self.parts)
+
+    def _take_parts(self, parts: list[Part], expected: int) -> None:
+        """The draws that were saved, so many."""
+        task, made, kept = self.task, 0, 0
+        if expected > task.draws:
+            raise CheckpointError(
+                f"The chain has made {expected} draws already, more than draws={task.draws}."
+            )
+        for part in parts:
+            for mine, saved in zip(self.rows, part.rows, strict=True):
+                mine[made : made + len(saved)] = saved
+            for mine, saved in zip(self.warmup, part.warmup, strict=True):
+                mine[kept : kept + len(saved)] = saved
+            made, kept = made + len(part.rows.draws), kept + len(part.warmup.draws)
+            self.parts.extend(part.visits)
+        if made != expected or kept != (self.warmup_made if task.keep_warmup else 0):
+            raise CheckpointError(f"The checkpoint has {made} draws of {expected}: it is damaged.")
+        self.made, self.saved = made, (made, kept, len(self.parts))
 
     # ---------------------------------------------------------------- watching
 
@@ -325,6 +499,21 @@ class ChainRun:
             now.gradients,
             done,
         )
+
+
+def _check_density(target: Target, start: tuple[np.ndarray, float, np.ndarray]) -> None:
+    """Raise unless the density is what it was where the chain began."""
+    x, logp, grad = start
+    if x.shape == (target.ndim,):
+        logp_now, grad_now = target.logp_and_grad(x)
+        # As exact as another processor, with other rounding, allows.
+        far = ALIKE * max(float(np.abs(grad).max()), 1.0)
+        if abs(logp_now - logp) <= ALIKE * (1 + abs(logp)) and np.abs(grad_now - grad).max() <= far:
+            return
+    raise CheckpointError(
+        "The density is not the one that the chain began with: at its start the log density or "
+        "the gradient is another. Give the same density and data, or another folder."
+    )
 
 
 def run_chains(
@@ -532,6 +721,7 @@ def run_tasks(
     progress: Progress,
     executor: Any = None,
     on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Result:
     """Run chains and collect what they made.
 
@@ -547,6 +737,8 @@ def run_tasks(
         Shows how far the chains are, and what came of them; closed by its owner.
     cores, executor, on_start
         See `run_chains`.
+    checkpoint : Checkpoint, optional
+        Where the chains write what they need to go on, and go on from.
 
     Returns
     -------
@@ -557,9 +749,10 @@ def run_tasks(
     and KeyboardInterrupt if the run was cut short before there was anything to keep.
     """
     began = time.perf_counter()
-    out, outputs, interrupted = run_chains(
-        tasks, cores=cores, progress=progress, executor=executor, on_start=on_start
-    )
+    with _with_files(tasks, checkpoint) as tasks:
+        out, outputs, interrupted = run_chains(
+            tasks, cores=cores, progress=progress, executor=executor, on_start=on_start
+        )
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
     kept = longest_rectangle([len(o.rows.draws) for o in outputs])
     if not kept:  # then keep the warm-up, where it was asked for
@@ -592,6 +785,140 @@ def run_tasks(
     if progress.enabled:
         progress.finish(closing_line(result, time.perf_counter() - began))
     return result
+
+
+@contextlib.contextmanager
+def _with_files(tasks: list[ChainTask], checkpoint: Checkpoint | None) -> Iterator[list[ChainTask]]:
+    """The tasks with the files of a checkpoint, which is theirs alone meanwhile."""
+    if checkpoint is None:
+        yield tasks
+        return
+    with checkpoint.open(_asked(tasks), len(tasks)) as files:
+        yield [replace(task, files=mine) for task, mine in zip(tasks, files, strict=True)]
+
+
+def _asked(tasks: list[ChainTask]) -> dict[str, Any]:
+    """What a run is asked for, but for the number of draws, as plain data."""
+    task = tasks[0]
+    return {
+        "dimensions": task.target.ndim,
+        "names": list(task.target.names),
+        "tune": int(task.tune),
+        "chains": len(tasks),
+        "keep_warmup": bool(task.keep_warmup),
+        "jumps": bool(task.record),
+        "settings": _plain_settings(task.settings),
+        "seed": [save([t.seed.entropy, list(t.seed.spawn_key)]) for t in tasks],
+        "start": [save([t.region, t.initial]) for t in tasks],
+        "warm_start": [save(t.tuned) for t in tasks],
+    }
+
+
+def _plain_settings(settings: Settings) -> dict[str, Any]:
+    values = {f.name: getattr(settings, f.name) for f in fields(settings)}
+    if callable(settings.rates):  # told by its values
+        values["rates"] = [float(settings.rates(t)) for t in (0.1, 0.5, 1.0, 3.0)]
+    return save(values)
+
+
+def extend(result: Result, tasks: list[ChainTask], draws: int, **how: Any) -> Result:
+    """More draws of the same chains, from where they are.
+
+    Parameters
+    ----------
+    result : Result
+        What they made so far.
+    tasks : list of ChainTask
+        Those of the run.
+    draws : int
+        More of each chain.
+    **how
+        See `run_tasks`.
+
+    Returns
+    -------
+    Result
+        All draws, those of a run that was asked for as many at once.
+    """
+    check_counts(draws=draws)
+    if result.ends is None:
+        raise RuntimeError(
+            "The chains cannot go on: the run was interrupted, or the result was copied or "
+            "unpickled. With checkpoint= a run goes on after anything."
+        )
+    more = [
+        replace(tasks[k], draws=draws, state=end._replace(made=0, acceptance=accepted))
+        for k, end, accepted in zip(
+            result.chains, result.ends, result.stats["acceptance_rate"][:, -1], strict=True
+        )
+    ]
+    try:
+        return _joined(result, run_tasks(more, result.settings, result.seed, **how))
+    except BaseException as error:
+        if getattr(error, "result", None) is not None:
+            error.result = _joined(result, error.result)  # type: ignore[attr-defined]
+        raise
+
+
+def warm_started(tasks: list[ChainTask], result: Result, *, move: bool = True) -> list[ChainTask]:
+    """The tasks with what the chains of a result ended with, instead of a warm-up of their own.
+
+    Parameters
+    ----------
+    tasks : list of ChainTask
+        Of the new run.
+    result : Result
+        Of another one.
+    move : bool
+        Whether they start at its last draws.
+    """
+    if not isinstance(result, Result):
+        raise SettingsError(f"warm_start is a Result, not {type(result).__name__}.")
+    if result.draws.shape[1] == 0:
+        raise SettingsError("warm_start has no draws: its warm-up did not end.")
+    d, ndim = result.draws.shape[2], tasks[0].target.ndim
+    if d != ndim:
+        raise SettingsError(f"warm_start has {d} dimensions, and the density has {ndim}.")
+    started = []
+    for k, task in enumerate(tasks):
+        k %= len(result.tuned)
+        task = replace(task, tuned=result.tuned[k])
+        if move:
+            task = replace(task, region=Region(result.draws[k, -1].copy(), 0.0), initial=None)
+        started.append(task)
+    return started
+
+
+def _joined(result: Result, more: Result) -> Result:
+    """Both, of the chains that are in the second."""
+    at = more.chains
+    stats = {name: array[at] for name, array in result.stats.items()}
+    later = more.stats | {"divergences": more.stats["divergences"] + stats["divergences"][:, -1:]}
+    jumps = None
+    if result.jumps is not None and more.jumps is not None:
+        before = [result.jumps[k] for k in at]
+        jumps = [
+            {name: np.concatenate([one[name], two[name]]) for name in one}
+            for one, two in zip(before, more.jumps, strict=True)
+        ]
+    return replace(
+        result,
+        draws=np.concatenate([result.draws[at], more.draws], axis=1),
+        stats={name: np.concatenate([stats[name], later[name]], axis=1) for name in stats},
+        tuned=more.tuned,
+        warmup_gradients=result.warmup_gradients[at],
+        chains=[result.chains[k] for k in at],
+        warmup_draws=None if result.warmup_draws is None else result.warmup_draws[at],
+        warmup_stats=None
+        if result.warmup_stats is None
+        else {name: array[at] for name, array in result.warmup_stats.items()},
+        jumps=jumps,
+        warmup_windows=more.warmup_windows,
+        interrupted=more.interrupted,
+        rerun=sorted({*result.rerun, *(result.chains[k] for k in more.rerun)}),
+        warnings=list(more.warnings),
+        ends=more.ends,
+    )
 
 
 def longest_rectangle(lengths: list[int]) -> list[int]:
@@ -629,8 +956,9 @@ def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
         rerun=[k for k, output in enumerate(outputs) if output.is_rerun],
         jumps=[outputs[k].jumps for k in kept] if task.record else None,
         warmup_windows=[outputs[k].windows for k in kept],
+        ends=None if any(outputs[k].end is None for k in kept) else [outputs[k].end for k in kept],
     )
-    if task.keep_warmup:
+    if task.keep_warmup and task.state is None:
         length = min(len(outputs[k].warmup.draws) for k in kept)
         warmup = [outputs[k].warmup.until(length) for k in kept]
         result.warmup_draws = np.stack([rows.draws for rows in warmup])

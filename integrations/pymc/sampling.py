@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
@@ -37,11 +38,14 @@ from mjhmc_numba.run import (
     ChainTask,
     RemoteRun,
     check_memory,
+    extend,
     longest_rectangle,
     run_tasks,
     stats_of,
+    warm_started,
 )
 from mjhmc_numba.settings import Settings, check_counts, choose_settings
+from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 
 __all__ = ["CompiledModel", "Sampling", "compile", "sample"]
 
@@ -65,6 +69,9 @@ def sample(
     blocking: bool = True,
     jumps: bool | Sequence[str] = False,
     executor: Any = None,
+    checkpoint: str | os.PathLike | None = None,
+    every: float = EVERY,
+    warm_start: Result | Sampling | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Any:
@@ -104,7 +111,7 @@ def sample(
     compile_kwargs : mapping, optional
         Handed to PyTensor's compilation.
     blocking : bool
-        False returns at once with a `Sampling` to wait for, look into, or abort.
+        False returns at once with a `Sampling` to wait for, look into, abort, or extend.
     jumps : bool, or sequence of str
         Add the group `jump_record`, the paper's output: the weighted states of the jump process,
         which then runs in Poisson time. True keeps `var_names`, or all free variables; names
@@ -112,6 +119,15 @@ def sample(
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         Run the chains there instead, with the same draws; each worker compiles the model once. A
         chain whose worker dies is run again.
+    checkpoint : path-like, optional
+        A folder for checkpoints. A run that was killed goes on from there when the same call is
+        made again, and ends with the draws that it would have had, bit for bit. More draws may be
+        asked for than before.
+    every : float
+        Seconds between two checkpoints of a chain.
+    warm_start : Sampling or Result, optional
+        Of the same model on other data. What was tuned there is used as it is, each chain starts
+        at the last draw of one there, and the `tune` draws are a burn-in: 100 may do.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -126,6 +142,8 @@ def sample(
     chosen = choose_settings(settings, options)
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)  # before compilation
     check_executor(executor)
+    if checkpoint is not None:
+        Checkpoint(checkpoint, every)
     display = Progress.of(progressbar)  # the same one for compilation and chains
     compiled = compile(
         model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
@@ -145,6 +163,9 @@ def sample(
         blocking=blocking,
         jumps=jumps,
         executor=executor,
+        checkpoint=checkpoint,
+        every=every,
+        warm_start=warm_start,
         settings=chosen,
     )
 
@@ -232,6 +253,9 @@ class CompiledModel:
         blocking: bool = True,
         jumps: bool | Sequence[str] = False,
         executor: Any = None,
+        checkpoint: str | os.PathLike | None = None,
+        every: float = EVERY,
+        warm_start: Result | Sampling | None = None,
         settings: Settings | None = None,
         **options: Any,
     ) -> Any:
@@ -244,6 +268,11 @@ class CompiledModel:
         keep_warmup = not discard_tuned_samples
         check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
         check_executor(executor)
+        kept = None if checkpoint is None else Checkpoint(checkpoint, every)
+        if kept is not None:
+            random_seed = kept.seed(random_seed)
+        if isinstance(warm_start, Sampling):
+            warm_start = warm_start.result
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         chosen.fixed_reparametrisation(self.density.ndim)
@@ -254,6 +283,8 @@ class CompiledModel:
         )
         for task in tasks:
             task.record = recorded is not None
+        if warm_start is not None:
+            tasks = warm_started(tasks, warm_start)
         sampling = Sampling(
             self,
             density,
@@ -264,6 +295,7 @@ class CompiledModel:
             checks=compute_convergence_checks,
             idata_kwargs=dict(idata_kwargs or {}),
             recorded=recorded,
+            checkpoint=kept,
         )
         return sampling.run() if blocking else sampling.start()
 
@@ -329,11 +361,13 @@ class Sampling:
         idata_kwargs: dict[str, Any],
         executor: Any = None,
         recorded: Expansion | None = None,
+        checkpoint: Checkpoint | None = None,
     ):
         self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
         self._idata_kwargs, self._executor, self._recorded = idata_kwargs, executor, recorded
         self._runs: list[ChainRun | RemoteRun] = []
+        self._checkpoint = checkpoint
         self._aborted = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Result | None = None
@@ -383,6 +417,7 @@ class Sampling:
                 progress=self._progress,
                 executor=self._executor,
                 on_start=self._note,
+                checkpoint=self._checkpoint,
             )
         except BaseException as error:  # raised where the draws are waited for
             self._error = error
@@ -395,11 +430,38 @@ class Sampling:
                 run.abort()
 
     @property
-    def gradients(self) -> dict[str, int]:
-        """Gradients of all chains, in the warm-up and after it, once they have ended."""
+    def result(self) -> Result:
+        """The draws of the unconstrained variables, and what was tuned, once all have ended."""
         if self._result is None:
             raise RuntimeError("The chains have not ended; wait() for them.")
-        return self._result.gradients
+        return self._result
+
+    @property
+    def gradients(self) -> dict[str, int]:
+        """Gradients of all chains, in the warm-up and after it, once they have ended."""
+        return self.result.gradients
+
+    def extend(self, draws: int) -> Any:
+        """Make more draws of the same chains: what a longer run would have made, bit for bit.
+
+        It waits for the chains to end, and returns what `pm.sample` returns, with all draws.
+        """
+        self.wait()
+        began = time.perf_counter()
+        self._runs.clear()
+        with Progress(enabled=self._progress.enabled) as display:
+            self._result = extend(
+                self.result,
+                self._tasks,
+                draws,
+                cores=self._cores,
+                progress=display,
+                executor=self._executor,
+                on_start=self._note,
+            )
+        self._seconds += time.perf_counter() - began
+        self._data = None
+        return self._finish()
 
     @property
     def is_finished(self) -> bool:

@@ -196,7 +196,8 @@ def test_words_are_those_of_pymc():
     ours = inspect.signature(mp.sample).parameters
     theirs = inspect.signature(pm.sample).parameters
     kwargs = {"settings", "options"}
-    own = {"blocking", "executor", "jitter", "jumps"}  # nutpie's, and ours
+    # nutpie's, and ours
+    own = {"blocking", "checkpoint", "every", "executor", "jitter", "jumps", "warm_start"}
     assert set(ours) - set(theirs) - kwargs == own
     for function, extra in (
         (mp.CompiledModel.sample, {"self"}),
