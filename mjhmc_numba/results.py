@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,28 @@ class Result:
         import arviz
 
         return arviz.summary(self.to_arviz(names), **options)
+
+    def report(self, path: Any, names: Sequence[str] | Mapping[str, tuple] | None = None) -> Path:
+        """Write one HTML file about the run, which needs no network and no other file.
+
+        Summary, convergence, warnings with advice, traces of the worst quantities, energy, warm-up,
+        settings, versions and seed.
+
+        Parameters
+        ----------
+        path : path
+            Where to write, such as "run.html".
+        names : sequence of str, or mapping of str to tuple, optional
+            As for `to_arviz`.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        from mjhmc_numba.report import write_report
+
+        return write_report(self.to_arviz(names), path, self.warnings)
 
     def _named(
         self, draws: np.ndarray, names: Sequence[str] | Mapping[str, tuple] | None

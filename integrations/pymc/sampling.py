@@ -575,6 +575,7 @@ class Sampling:
         messages = list(result.warnings)
         if result.draws.shape[1]:
             messages += diagnose(result, self._tasks[0].target)
+        data["sample_stats"].attrs["warnings"] = "\n".join(messages)
         for message in messages:
             warnings.warn(message, SamplingWarning, stacklevel=5)
         if self._checks and result.draws.shape[1]:

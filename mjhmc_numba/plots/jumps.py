@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.plots.axes import COLORS, EVENTS, WARMUP, finish, open_axes, tidy
-from mjhmc_numba.plots.data import as_arviz, statistic
+from mjhmc_numba.plots.data import as_arviz, labels_of, statistic
 
 __all__ = ["plot_events", "plot_ladder"]
 
 CODES = {1: "L", 2: "F", 3: "R"}  # of a jump record
+OWN = ("event", "holding_time", "expected_holding_time")
 MEANING = {"L": "L, a move", "F": "F, a flip", "R": "R, a refresh"}
 BLOCKS = 60  # parts of a run over which events are averaged
 
@@ -50,14 +51,14 @@ def plot_ladder(
 
     Parameters
     ----------
-    result : Result
+    result : Result, InferenceData or DataTree
         Of ``sample(..., jumps=True)``; or the jump record of one chain.
     chain : int
         Which chain, by its place in the result.
     start, visits : int
         The first visit, and how many.
     dimension : int
-        Whose position is shown.
+        Whose position is shown; of a PyMC model, which number of the variables in its record.
     figsize : tuple of float, optional
         Size of a new figure in inches.
     ax : array of three Axes, optional
@@ -70,14 +71,14 @@ def plot_ladder(
     array of Axes
         Rungs over system time, positions over system time, and dwell times of all visits.
     """
-    record = result if isinstance(result, Mapping) else _record_of(result, chain)
+    record, names = _record_of(result, chain)
     axes = open_axes(ax, 3, 1, figsize or (9, 7))[:, 0]
     part = slice(start, start + visits)
     event = record["event"]
     dwell = record["holding_time"][part]
     ends = np.cumsum(dwell)
     begins = ends - dwell
-    names = np.array([CODES.get(int(code), "L") for code in event[part]])
+    kinds = np.array([CODES[int(code)] for code in event[part]])
     for panel, height in (
         (axes[0], rungs(event[: start + visits])[part]),
         (axes[1], record["x"][part, dimension]),
@@ -85,21 +86,36 @@ def plot_ladder(
         panel.plot(np.r_[begins, ends[-1:]], np.r_[height, height[-1:]], drawstyle="steps-post")
         panel.lines[-1].set(color="#c9cdd3", lw=0.8, zorder=1)
         for name, color in EVENTS.items():
-            of = names == name
+            of = kinds == name
             panel.hlines(height[of], begins[of], ends[of], color=color, lw=3, label=MEANING[name])
         panel.margins(x=0.01)
     axes[0].legend(title="the visit ended with", ncols=3, fontsize=8, title_fontsize=8)
     tidy(axes[0], "Rung of the ladder; a refresh begins a new one", "", "rung")
-    tidy(axes[1], "Position", "system time", f"x[{dimension}]")
+    tidy(axes[1], "Position", "system time", names[dimension])
     _draw_dwell(axes[2], record)
     return finish(axes, show)
 
 
-def _record_of(result: Any, chain: int) -> Mapping[str, np.ndarray]:
+def _record_of(result: Any, chain: int) -> tuple[Mapping[str, np.ndarray], list[str]]:
+    """The jump record of one chain, and names of its dimensions."""
+    if isinstance(result, Mapping) and "event" in result:  # the record itself
+        return result, [f"x[{j}]" for j in range(result["x"].shape[1])]
     jumps = getattr(result, "jumps", None)
-    if jumps is None:
+    if jumps is not None:
+        return jumps[chain], result.names
+    if hasattr(result, "draws") or "jump_record" not in result:
         raise ValueError("There is no jump record: sample with jumps=True.")
-    return jumps[chain]
+    group = result["jump_record"]
+    of_chain = np.flatnonzero(np.asarray(group["chain"]) == np.unique(group["chain"])[chain])
+    record = {name: np.asarray(group[name])[of_chain] for name in OWN}
+    labels, parts = [], []
+    for name in group.data_vars:
+        if name not in OWN:
+            # As a variable of one chain, whose labels are made in one place.
+            array = group[name].expand_dims("alone").transpose("alone", "jump", ...)
+            labels += labels_of(array)
+            parts.append(np.asarray(array, dtype=float)[0].reshape(array.shape[1], -1)[of_chain])
+    return record | {"x": np.concatenate(parts, axis=1)}, labels
 
 
 def _draw_dwell(ax: Any, record: Mapping[str, np.ndarray]) -> None:
