@@ -14,6 +14,7 @@ from mjhmc_numba.errors import (
     SamplingWarning,
     SettingsError,
     SlowDensityWarning,
+    StuckError,
     TargetError,
 )
 from mjhmc_numba.results import Result
@@ -34,6 +35,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "SlowDensityWarning",
+    "StuckError",
     "Target",
     "TargetError",
     "Tuned",

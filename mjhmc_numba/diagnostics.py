@@ -22,6 +22,7 @@ from mjhmc_numba.tuned import Tuned
 __all__ = [
     "EnergySums",
     "Finding",
+    "cannot_move",
     "capped",
     "chain_findings",
     "closing_line",
@@ -62,6 +63,8 @@ LARGEST_R_HAT = 1.05  # above what a run that is only short would have
 SMALLEST_SHARE = 0.05  # of the draws of all chains that are worth an independent one
 FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
 
+ENOUGH_TO_MOVE = 100  # draws, of which at least one is another point than the one before
+
 THE_CHAIN = "The chain"
 
 
@@ -87,6 +90,17 @@ def stuck(stay: float) -> Finding | None:
         "stuck",
         f"{THE_CHAIN} stayed at one point for {stay:.0f} looks at its neighbours: it was stuck. "
         "Raise target_accept, tune longer, or reparametrise the model.",
+    )
+
+
+def cannot_move(has_moved: bool, draws: int) -> str | None:
+    """What to raise of a chain that has (not) moved in so many draws since its start."""
+    if has_moved or draws < ENOUGH_TO_MOVE:
+        return None
+    return (
+        f"The chain did not move once in {draws} draws: wherever it tried to go, the density is "
+        "zero, not finite or much lower. Is it finite beside the start? If step_size or metric "
+        "were given, they may be too large for it."
     )
 
 

@@ -8,6 +8,7 @@ __all__ = [
     "SettingsError",
     "SlowDensityWarning",
     "SamplingWarning",
+    "StuckError",
     "TargetError",
 ]
 
@@ -34,6 +35,10 @@ class CheckpointError(RuntimeError):
 
 class MemoryRequestError(MemoryError):
     """The output would not fit into memory; nothing has been allocated."""
+
+
+class StuckError(RuntimeError):
+    """A chain could not move at all: its draws are one point, again and again."""
 
 
 class SlowDensityWarning(UserWarning):

@@ -1,6 +1,4 @@
-"""Where chains start: what the user gave, a finite point near it, a check of the gradient, and the
-best of several starts.
-"""
+"""Where chains start: what users give, a finite point near it, the best of several starts."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ import numpy as np
 
 from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import Target
-from mjhmc_numba.errors import GradientError, InitialPointError, SettingsError, TargetError
+from mjhmc_numba.errors import InitialPointError, SettingsError, TargetError
+from mjhmc_numba.gradient_check import GRADIENTS_TAKEN, check_gradient
 
 __all__ = [
     "STARTS_TAKE_WINDOWS",
     "Multistart",
     "Region",
     "check_first_start",
-    "check_gradient",
     "end_level",
     "far_below",
     "find_start",
@@ -33,11 +31,6 @@ __all__ = [
 TRIES = 100
 SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
 NEAR = 1.0  # at least so far from a given start others may be
-# Step of the finite differences, in units of 1 + |x|: a compromise of truncation and rounding,
-# and two more in case the density is curved or rough.
-DIFFERENCE_STEPS = (1e-5, 1e-3, 1e-7)
-TOLERANCE = 0.01
-NAMED_ONE_BY_ONE = 200
 
 
 class Region(NamedTuple):
@@ -150,87 +143,12 @@ def _complaint(target, region, x, logp, grad) -> str:
     return f"At the initial point {where} {what}. Give a point inside the support with initial=."
 
 
-def _slope(target, x, direction, step):
-    """Central difference of the log density along a direction; NaN where it is not finite."""
-    ahead, _ = target.logp_and_grad(x + step * direction)
-    behind, _ = target.logp_and_grad(x - step * direction)
-    if not (np.isfinite(ahead) and np.isfinite(behind)):
-        return np.nan
-    return (ahead - behind) / (2 * step)
-
-
-def _is_slope(target, x, direction, slope, size) -> tuple[bool, float]:
-    """Whether some finite difference along the direction agrees with the gradient's slope."""
-    measured = np.nan
-    for relative in DIFFERENCE_STEPS:
-        difference = _slope(target, x, direction, relative * (1 + np.abs(x).max()))
-        if not np.isfinite(difference):
-            continue
-        measured = difference
-        if abs(difference - slope) <= TOLERANCE * max(abs(slope), abs(difference), 1e-3 * size):
-            return True, measured
-    return bool(np.isnan(measured)), measured
-
-
-def _unit(j: int, ndim: int) -> np.ndarray:
-    unit = np.zeros(ndim)
-    unit[j] = 1.0
-    return unit
-
-
-def _suspects(target, x, grad, size, rng) -> np.ndarray:
-    """Dimensions to look at one by one: all, or in many dimensions one that halving leads to."""
-    suspects = np.arange(target.ndim)
-    if target.ndim <= NAMED_ONE_BY_ONE:
-        return suspects
-    while suspects.size > 1:
-        half = suspects[: suspects.size // 2]
-        direction = np.zeros(target.ndim)
-        direction[half] = rng.choice([-1.0, 1.0], half.size) / np.sqrt(half.size)
-        agrees, _ = _is_slope(target, x, direction, grad @ direction, size)
-        suspects = suspects[half.size :] if agrees else half
-    return suspects
-
-
-def check_gradient(target: Target, x: np.ndarray, rng: np.random.Generator) -> None:
-    """Compare the gradient with finite differences along two random directions.
-
-    Raises
-    ------
-    GradientError
-        naming the dimension that is furthest off
-    """
-    _, grad = target.logp_and_grad(x)
-    size = float(np.linalg.norm(grad))
-    for _ in range(2):
-        direction = rng.standard_normal(target.ndim)
-        direction /= np.linalg.norm(direction)
-        agrees, _ = _is_slope(target, x, direction, grad @ direction, size)
-        if not agrees:
-            break
-    else:
-        return
-    worst, message = 0.0, ""
-    for j in _suspects(target, x, grad, size, rng):
-        agrees, measured = _is_slope(target, x, _unit(j, target.ndim), grad[j], size)
-        if not agrees and abs(measured - grad[j]) > worst:
-            worst = abs(measured - grad[j])
-            message = (
-                f" In {target.names[j]} the density says {grad[j]:.6g} and finite differences "
-                f"say {measured:.6g}."
-            )
-    raise GradientError(
-        "The gradient is not the derivative of the log density at the initial point."
-        f"{message} Correct it, or pass check_gradient=False if the density is not smooth there."
-    )
-
-
 def check_first_start(target: Target, region: Region, seed: np.random.SeedSequence) -> int:
     """Check the gradient at a point where a chain may start; returns the gradients spent."""
     rng = np.random.default_rng(seed)
     x, tries = find_start(target, region, rng)
     check_gradient(target, x, rng)
-    return tries + 5
+    return tries + GRADIENTS_TAKEN
 
 
 # ------------------------------------------------------------------------- several starts

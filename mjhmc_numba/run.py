@@ -16,8 +16,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mjhmc_numba.density import Target
-from mjhmc_numba.diagnostics import closing_line
-from mjhmc_numba.errors import CheckpointError, MemoryRequestError, SettingsError
+from mjhmc_numba.diagnostics import cannot_move, closing_line
+from mjhmc_numba.errors import CheckpointError, MemoryRequestError, SettingsError, StuckError
 from mjhmc_numba.executors import CANCELLED, Calls, Reports, Shipped, reporting
 from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
@@ -55,7 +55,7 @@ RECORD_ROWS = 4096
 # A chain that writes checkpoints looks at its clock after about so many seconds.
 SHORTEST_BLOCK, LONGEST_BLOCK = 0.01, 0.5
 ALIKE = 1e-9  # relative difference of two values of one density
-NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that are not kept: 4 MB
+NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that need not be kept: 4 MB
 
 
 def root_seed(seed: Any) -> np.random.SeedSequence:
@@ -157,6 +157,7 @@ class ChainOutput:
     rows: Rows
     warmup: Rows
     acceptance: float = math.nan  # the last that was known in the warm-up
+    warmup_made: int = 0  # draws of the warm-up, kept or not
     warmup_gradients: int = 0
     tuned: Tuned | None = None
     jumps: dict[str, np.ndarray] | None = None
@@ -174,7 +175,9 @@ class ChainRun:
     out: np.ndarray  # (draws, d), filled in place
     process: Process | None = None
     warmup_made: int = 0
+    warmup_kept: int = 0  # of these, in `warmup` now
     made: int = 0
+    has_moved: bool = False  # since the start
     sampling: bool = False
     finished: bool = False
     aborted: threading.Event = field(default_factory=threading.Event)
@@ -185,7 +188,9 @@ class ChainRun:
         """Warm up and sample. Errors are returned with what was made before them."""
         task = self.task
         self.rows = Rows.empty(task.draws, task.target.ndim, self.out)
-        self.warmup = Rows.empty(task.tune if task.keep_warmup else 0, task.target.ndim)
+        # Room for all of the warm-up, or for what is reported of it if it fails.
+        most = task.tune if task.keep_warmup else max(1, NUMBERS_AT_ONCE // task.target.ndim)
+        self.warmup = Rows.empty(min(most, task.tune), task.target.ndim)
         self.acceptance = math.nan
         self.parts: list[Visits] = []
         self.windows: list[WarmupWindow] = []
@@ -206,11 +211,15 @@ class ChainRun:
         except BaseException as raised:
             error = raised
         self.finished = True
-        kept = self.warmup_made if task.keep_warmup else 0
+        if task.keep_warmup or error is not None:
+            self.warmup = self.warmup.until(self.warmup_kept)
+        else:
+            self.warmup = Rows.empty(0, task.target.ndim)
         return ChainOutput(
             self.rows.until(self.made),
-            self.warmup.until(kept),
+            self.warmup,
             self.acceptance,
+            self.warmup_made,
             self.warmup_gradients,
             self.process.tuned if self.process else None,
             self._jumps(),
@@ -278,27 +287,25 @@ class ChainRun:
 
     def _tune(self) -> None:
         """The draws of the warm-up: whole windows in the kernel, and the tuner between them."""
-        task, process, tuner = self.task, self.process, self.tuner
+        task, process, tuner, rows = self.task, self.process, self.tuner, self.warmup
         assert process is not None
         most = max(1, NUMBERS_AT_ONCE // task.target.ndim)
-        spare = Rows.empty(0 if task.keep_warmup else min(most, task.tune), task.target.ndim)
         while self.warmup_made < task.tune:
             asked = task.tune - self.warmup_made + len(self.piece)
             if tuner is not None:
                 asked = min(asked, tuner.draws_ahead)
             n = min(min(asked, most) - len(self.piece), self.pace.draws)
-            first = self.warmup_made if task.keep_warmup else 0
-            rows = self.warmup if task.keep_warmup else spare
-            part = slice(first, first + n)
+            if self.warmup_kept + n > len(rows.draws):  # not all are to be kept: begin anew
+                self.warmup_kept = 0
+            part = slice(self.warmup_kept, self.warmup_kept + n)
             rows.note_tuned(part, process.tuned)
             began, cpu = time.perf_counter(), time.thread_time()
-            made = self._fill(rows, part)
-            self.warmup_made += made
-            rates = rows.stats[first : first + made, COLUMN["acceptance_rate"]]
-            self.acceptance = float(np.append(self.acceptance, rates[np.isfinite(rates)])[-1])
-            seconds = time.perf_counter() - began
-            rows.note_times(part, began, seconds, time.thread_time() - cpu)
-            self.piece = np.concatenate([self.piece, rows.stats[first : first + made]])
+            try:
+                self._fill(rows, part)
+            finally:
+                seconds = time.perf_counter() - began
+                rows.note_times(part, began, seconds, time.thread_time() - cpu)
+                self._note_draws(slice(part.start, self.warmup_kept))
             if self.aborted.is_set():
                 self._note_window()
                 return
@@ -310,6 +317,14 @@ class ChainRun:
                     tuner.update(process, draws)
             process.clear_record()
             self._save_if_due()
+        self._check_moves()
+
+    def _note_draws(self, part: slice) -> None:
+        """Note what draws of the warm-up say of it."""
+        rates = self.warmup.stats[part, COLUMN["acceptance_rate"]]
+        self.acceptance = float(np.append(self.acceptance, rates[np.isfinite(rates)])[-1])
+        self.piece = np.concatenate([self.piece, self.warmup.stats[part]])
+        self._note_moves(self.warmup.draws[part])
 
     def _note_window(self) -> None:
         """Write down what the draws since the tuner was asked last were made with."""
@@ -348,11 +363,24 @@ class ChainRun:
                 self._save_if_due()
         finally:
             self._empty_record(keep=True)
+        self._note_moves(self.out[: self.made])
+        self._check_moves()
         if self.made == self.task.draws:
             self._save_if_due(is_last=True)
 
-    def _fill(self, rows: Rows, part: slice, count: bool = False) -> int:
-        """Fill rows, emptying the jump record whenever it is full; returns how many were."""
+    def _note_moves(self, draws: np.ndarray) -> None:
+        if not self.has_moved and len(draws):
+            here, origin = draws[-1], self.start[0]
+            # Most chains are elsewhere at last, and not all draws need to be looked at.
+            self.has_moved = bool((here != origin).any() or (draws != origin).any())
+
+    def _check_moves(self) -> None:
+        trouble = cannot_move(self.has_moved, self.warmup_made + self.made)
+        if trouble is not None:
+            raise StuckError(trouble)
+
+    def _fill(self, rows: Rows, part: slice, count: bool = False) -> None:
+        """Fill rows, emptying the jump record whenever it is full."""
         process, row = self.process, part.start
         assert process is not None
         while row < part.stop:
@@ -364,6 +392,9 @@ class ChainRun:
             if count:
                 self._note_block(row, time.thread_time() - cpu)
                 self.made = row
+            else:
+                self.warmup_made += n
+                self.warmup_kept += n
             if status == RECORD_FULL:
                 self._empty_record(keep=count)
             elif status == DENSITY_RAISED:
@@ -371,7 +402,6 @@ class ChainRun:
             elif status == INTERRUPTED:
                 self.aborted.set()
                 break
-        return row - part.start
 
     def _note_block(self, end: int, cpu_seconds: float) -> None:
         """Times of the draws that one call of the kernel made."""
@@ -425,6 +455,7 @@ class ChainRun:
         self.warmup_made, self.windows = state.warmup_made, list(state.windows)
         self.piece = state.piece
         self.acceptance, self.warmup_gradients = state.acceptance, state.warmup_gradients
+        self.has_moved = bool((self.process.x != self.start[0]).any())
 
     def _save_if_due(self, is_last: bool = False) -> None:
         files = self.task.files
@@ -432,7 +463,7 @@ class ChainRun:
             return
         self._empty_record(keep=self.sampling)
         made, warmup_made, parts = self.saved
-        kept = self.warmup_made if self.task.keep_warmup else 0
+        kept = self.warmup_kept if self.task.keep_warmup else 0
         part = Part(
             Rows(*(array[made : self.made] for array in self.rows)),
             Rows(*(array[warmup_made:kept] for array in self.warmup)),
@@ -457,6 +488,7 @@ class ChainRun:
             self.parts.extend(part.visits)
         if made != expected or kept != (self.warmup_made if task.keep_warmup else 0):
             raise CheckpointError(f"The checkpoint has {made} draws of {expected}: it is damaged.")
+        self.warmup_kept = kept
         self.made, self.saved = made, (made, kept, len(self.parts))
 
     # ---------------------------------------------------------------- watching
@@ -755,7 +787,7 @@ def run_tasks(
         )
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
     kept = longest_rectangle([len(o.rows.draws) for o in outputs])
-    if not kept:  # then keep the warm-up, where it was asked for
+    if not kept:  # then keep the warm-up, where it was asked for or is all that there is to show
         kept = longest_rectangle([len(o.warmup.draws) for o in outputs])
     result = None
     if kept:
@@ -763,7 +795,7 @@ def run_tasks(
         result.interrupted = interrupted
     if errors:
         k, error = errors[0]
-        note = f"Raised in chain {k}, after {len(outputs[k].rows.draws)} of {tasks[k].draws} draws."
+        note = f"Raised in chain {k}, {_how_far(outputs[k], tasks[k])}."
         if result is not None:
             note += " What the chains had drawn is in the attribute `result` of this exception."
         error.add_note(note)
@@ -921,6 +953,13 @@ def _joined(result: Result, more: Result) -> Result:
     )
 
 
+def _how_far(output: ChainOutput, task: ChainTask) -> str:
+    made = len(output.rows.draws)
+    if made == 0 and task.tune > 0 and output.warmup_made < task.tune:
+        return f"after {output.warmup_made} of {task.tune} draws of its warm-up"
+    return f"after {made} of {task.draws} draws"
+
+
 def longest_rectangle(lengths: list[int]) -> list[int]:
     """The chains to keep of a run that was cut short: as many draws in all as can be had with
     equal lengths.
@@ -958,8 +997,8 @@ def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
         warmup_windows=[outputs[k].windows for k in kept],
         ends=None if any(outputs[k].end is None for k in kept) else [outputs[k].end for k in kept],
     )
-    if task.keep_warmup and task.state is None:
-        length = min(len(outputs[k].warmup.draws) for k in kept)
+    length = min(len(outputs[k].warmup.draws) for k in kept)
+    if (task.keep_warmup or length) and task.state is None:
         warmup = [outputs[k].warmup.until(length) for k in kept]
         result.warmup_draws = np.stack([rows.draws for rows in warmup])
         result.warmup_stats = stats_of(warmup, [math.nan] * len(kept), is_warmup=True)

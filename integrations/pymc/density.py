@@ -33,7 +33,12 @@ from mjhmc_numba.pymc.errors import (
     ObjectModeWarning,
     UnknownVariableError,
 )
-from mjhmc_numba.pymc.graph import density_graph, rejects_by_raising, shared_variables
+from mjhmc_numba.pymc.graph import (
+    custom_ops,
+    density_graph,
+    rejects_by_raising,
+    shared_variables,
+)
 from mjhmc_numba.pymc.layout import Layout, choose_value_vars
 from mjhmc_numba.pymc.native import NativeCode, density_code
 
@@ -74,6 +79,8 @@ class ModelDensity:
         names, shapes and dtypes of the variables in the vector
     ndim : int
         length of the vector
+    custom_ops : list of str
+        operations whose gradients neither PyTensor nor PyMC has written; known once compiled
     """
 
     _function: Any
@@ -99,6 +106,7 @@ class ModelDensity:
         self._pinned: dict[SharedVariable, np.ndarray] = {}
         self._code: NativeCode | None = None
         self._inputs: ArrayTable | None = None
+        self.custom_ops: list[str] = []
         self._forget_machine_code()
 
     # ------------------------------------------------------------------ its form
@@ -344,7 +352,7 @@ class ModelDensity:
         """Compile natively, or else for PyTensor; returns why not natively, if so."""
         graph = density_graph(self.model, self.value_vars, self.layout)
         arrays = self._inputs.arrays if self._inputs is not None else self._read(graph.sources)
-        self._sources = graph.sources
+        self._sources, self.custom_ops = graph.sources, custom_ops(graph.outputs)
         with collect_object_mode() as reasons:
             self._function = graph.compile(self.model, **self.compile_kwargs)
         fgraph = self._function.maker.fgraph

@@ -1,13 +1,15 @@
 """What a PyMC model can do wrong before sampling, each with the name of the culprit."""
 
-from mjhmc_numba.errors import InitialPointError, SlowDensityWarning, TargetError
+from mjhmc_numba.errors import GradientError, InitialPointError, SlowDensityWarning, TargetError
 
 __all__ = [
     "DataError",
     "DiscreteVariableError",
     "ExpansionError",
+    "MissingGradientError",
     "ModelChangedError",
     "ModelError",
+    "ModelGradientError",
     "NoVariableError",
     "ObjectModeWarning",
     "RandomDensityError",
@@ -30,6 +32,14 @@ class DiscreteVariableError(ModelError):
 
 class UnknownVariableError(ModelError):
     """A variable or a data container that the model does not have."""
+
+
+class MissingGradientError(ModelError):
+    """An operation of the model has no gradient."""
+
+
+class ModelGradientError(ModelError, GradientError):
+    """An operation of the model has a gradient that is not its derivative."""
 
 
 class RandomDensityError(ModelError):

@@ -7,7 +7,7 @@ step methods move. They are inputs and not constants, so they change without rec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from pymc.logprob.utils import CheckParameterValue
 from pymc.pytensorf import compile as pymc_compile
 from pymc.pytensorf import rewrite_pregrad
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph import clone_replace
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.traversal import ancestors, graph_inputs
@@ -23,16 +24,20 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.random.type import RandomType
 
-from mjhmc_numba.pymc.errors import RandomDensityError
+from mjhmc_numba.pymc.errors import MissingGradientError, RandomDensityError
 from mjhmc_numba.pymc.layout import Layout
 
 __all__ = [
     "PureGraph",
+    "custom_ops",
     "density_graph",
     "expansion_graph",
     "rejects_by_raising",
     "shared_variables",
 ]
+
+# Who writes operations whose gradients are tested.
+TRUSTED_PACKAGES = ("pytensor", "pymc")
 
 # Where PyTensor keeps what fails on a matrix that is not positive definite or singular.
 MATRIX_ROOMS = ("pytensor.tensor.slinalg", "pytensor.tensor.nlinalg", "pytensor.tensor.linalg")
@@ -71,9 +76,31 @@ class PureGraph:
 def density_graph(model, value_vars: Sequence, layout: Layout) -> PureGraph:
     """Log density and gradient with respect to the raveled `value_vars`."""
     logp = rewrite_pregrad(model.logp())
-    grads = pt.grad(logp, list(value_vars), disconnected_inputs="ignore")
+    grads = _gradients(logp, value_vars)
     grad = pt.concatenate([_tensor(g).ravel().astype("float64") for g in grads])
     return _purify(model, [_tensor(logp).astype("float64"), grad], value_vars, layout)
+
+
+def _gradients(logp, value_vars: Sequence) -> list:
+    try:
+        return pt.grad(logp, list(value_vars), disconnected_inputs="ignore")
+    except (NotImplementedError, NullTypeGradError) as error:
+        raise MissingGradientError(
+            f"{_op_that_failed(error)} of the model has no gradient ({error}), so no sampler that "
+            "follows gradients applies. Give it one, write it in terms of other operations, or "
+            "sample the variables that it depends on by pm.Slice or pm.DEMetropolisZ."
+        ) from error
+
+
+def _op_that_failed(error: Exception) -> str:
+    """The operation whose gradient PyTensor was asking for, if it was one at a time."""
+    name, trace = "An operation", error.__traceback__
+    while trace is not None:
+        frame, trace = trace.tb_frame, trace.tb_next
+        node = frame.f_locals.get("node")
+        if frame.f_globals.get("__name__") == "pytensor.gradient" and node is not None:
+            name = f"The operation {node.op}"
+    return name
 
 
 def expansion_graph(model, value_vars: Sequence, layout: Layout, outputs: Sequence) -> PureGraph:
@@ -104,15 +131,33 @@ def rejects_by_raising(outputs: Sequence) -> bool:
     To be asked before PyTensor rewrites the graph, as it adds assertions about shapes. PyMC's
     own checks of parameters become -inf and never raise.
     """
+    return any(
+        (isinstance(op, CheckAndRaise) and not isinstance(op, CheckParameterValue))
+        or type(op).__module__.startswith(MATRIX_ROOMS)
+        for op in _operations(outputs)
+    )
+
+
+def custom_ops(outputs: Sequence) -> list[str]:
+    """Operations that come neither with PyTensor nor with PyMC: whoever wrote them wrote their
+    gradients too.
+    """
+    return sorted(
+        {
+            str(op)
+            for op in _operations(outputs)
+            if type(op).__module__.partition(".")[0] not in TRUSTED_PACKAGES
+        }
+    )
+
+
+def _operations(outputs: Sequence) -> Iterator[Any]:
+    """All operations of a graph and of graphs within it; those over a batch are their core."""
     for node in {v.owner for v in ancestors(outputs) if v.owner is not None}:
         core = node.op.core_op if isinstance(node.op, Blockwise) else node.op
-        if isinstance(core, CheckAndRaise) and not isinstance(core, CheckParameterValue):
-            return True
-        if type(core).__module__.startswith(MATRIX_ROOMS):
-            return True
-        if isinstance(core, HasInnerGraph) and rejects_by_raising(core.inner_outputs):
-            return True
-    return False
+        yield core
+        if isinstance(core, HasInnerGraph):
+            yield from _operations(core.inner_outputs)
 
 
 def _tensor(variable):

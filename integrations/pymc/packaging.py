@@ -17,6 +17,7 @@ from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
+from mjhmc_numba.run import longest_rectangle
 
 __all__ = [
     "add_group",
@@ -27,6 +28,7 @@ __all__ = [
     "initial_points",
     "log_convergence",
     "to_arviz",
+    "unfinished_traces",
 ]
 
 
@@ -137,6 +139,29 @@ def _trace(model, variables, stats, at: int, chain: int) -> NDArray:
     trace._stats = [{name: array[at] for name, array in stats.items()}]
     trace.draws = trace.draw_idx = length
     return trace
+
+
+def unfinished_traces(traces: Sequence, tune: int):
+    """What PyMC has recorded of chains that have not ended, in equal lengths; None if nothing.
+
+    Parameters
+    ----------
+    traces : sequence of NDArray
+        PyMC's, of each chain.
+    tune : int
+        Tuning draws among them, which come first.
+    """
+    if not all(isinstance(trace, NDArray) for trace in traces):
+        return None  # in a store of the user's own, where they are
+    lengths = [len(trace) for trace in traces]
+    kept = longest_rectangle(lengths)
+    if not kept:
+        return None
+    length = min(lengths[k] for k in kept)
+    trace = MultiTrace([traces[k][:length] for k in kept])
+    trace.report._n_tune = min(tune, length)
+    trace.report._n_draws = max(length - tune, 0)
+    return pm.to_inference_data(trace, save_warmup=True, model=traces[0].model)
 
 
 def _nothing_to_compute(*point):

@@ -31,7 +31,12 @@ from mjhmc_numba.pymc.packaging import (
     log_convergence,
     to_arviz,
 )
-from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
+from mjhmc_numba.pymc.start import (
+    chain_seed,
+    check_custom_gradients,
+    find_start,
+    start_region,
+)
 from mjhmc_numba.results import Result
 from mjhmc_numba.run import (
     ChainRun,
@@ -66,6 +71,7 @@ def sample(
     compute_convergence_checks: bool = True,
     idata_kwargs: Mapping[str, Any] | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
+    check_gradient: bool = True,
     blocking: bool = True,
     jumps: bool | Sequence[str] = False,
     executor: Any = None,
@@ -110,6 +116,8 @@ def sample(
         Handed to `pm.to_inference_data`, such as ``{"log_likelihood": True}``.
     compile_kwargs : mapping, optional
         Handed to PyTensor's compilation.
+    check_gradient : bool
+        Compare gradients of custom operations with finite differences at the first start.
     blocking : bool
         False returns at once with a `Sampling` to wait for, look into, abort, or extend.
     jumps : bool, or sequence of str
@@ -160,6 +168,7 @@ def sample(
         discard_tuned_samples=discard_tuned_samples,
         compute_convergence_checks=compute_convergence_checks,
         idata_kwargs=idata_kwargs,
+        check_gradient=check_gradient,
         blocking=blocking,
         jumps=jumps,
         executor=executor,
@@ -250,6 +259,7 @@ class CompiledModel:
         discard_tuned_samples: bool = True,
         compute_convergence_checks: bool = True,
         idata_kwargs: Mapping[str, Any] | None = None,
+        check_gradient: bool = True,
         blocking: bool = True,
         jumps: bool | Sequence[str] = False,
         executor: Any = None,
@@ -285,6 +295,8 @@ class CompiledModel:
             task.record = recorded is not None
         if warm_start is not None:
             tasks = warm_started(tasks, warm_start)
+        if check_gradient:
+            check_custom_gradients(density, tasks[0].target, tasks[0].initial)
         sampling = Sampling(
             self,
             density,

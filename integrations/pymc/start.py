@@ -9,10 +9,12 @@ import numpy as np
 
 from mjhmc_numba.density import Target
 from mjhmc_numba.errors import InitialPointError
+from mjhmc_numba.gradient_check import gradient_fault
 from mjhmc_numba.initial import Region, first_finite, is_finite
 from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.errors import ModelGradientError
 
-__all__ = ["chain_seed", "find_start", "start_region"]
+__all__ = ["chain_seed", "check_custom_gradients", "find_start", "start_region"]
 
 JITTER = 1.0  # starts are uniform within this distance in each unconstrained dimension, as PyMC's
 JITTER_TRIES = 50
@@ -55,3 +57,19 @@ def find_start(
         f"The log density is finite at the initial point, but at none of {JITTER_TRIES} random "
         "points around it. Give initvals further inside the support, or jitter=False."
     )
+
+
+def check_custom_gradients(density: ModelDensity, target: Target, x: np.ndarray) -> None:
+    """Raise if the gradient is wrong beside x, where some of it was written by hand.
+
+    The directions of the comparison are always the same: the chain's own stream is not touched.
+    """
+    if not density.custom_ops:
+        return
+    fault = gradient_fault(target, x, np.random.default_rng(0))
+    if fault is not None:
+        raise ModelGradientError(
+            f"{fault} The model has operations with gradients of their own: "
+            f"{', '.join(density.custom_ops)}. Correct them (pytensor.gradient.verify_grad tests "
+            "one alone), or pass check_gradient=False if the density is not smooth there."
+        )

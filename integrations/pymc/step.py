@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +19,21 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from mjhmc_numba.density import Target
-from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.diagnostics import cannot_move
+from mjhmc_numba.errors import SettingsError, StuckError
 from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.progress import Progress
+from mjhmc_numba.pymc.caller import explain_failure, tune_of_caller
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
+from mjhmc_numba.pymc.start import (
+    chain_seed,
+    check_custom_gradients,
+    find_start,
+    start_region,
+)
 from mjhmc_numba.pymc.stats import STATS, of_draw
 from mjhmc_numba.pymc.watch import KINDS, Watch
 from mjhmc_numba.saving import load, save
@@ -92,6 +97,8 @@ class MJHMC(BlockedStep):
     jitter : bool
         Start each tuned chain at a random point near the given one (PyMC jitters the starts of
         its own NUTS only).
+    check_gradient : bool
+        Compare gradients of custom operations with finite differences where a chain starts.
     tune : int, optional
         Tuning draws that the schedule is made for; those of `pm.sample` by default.
     progressbar : bool
@@ -125,6 +132,7 @@ class MJHMC(BlockedStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
         jitter: bool = True,
+        check_gradient: bool = True,
         tune: int | None = None,
         progressbar: bool = True,
         settings: Settings | None = None,
@@ -137,7 +145,7 @@ class MJHMC(BlockedStep):
         metric = self.settings.fixed_metric(self.density.ndim)  # raises if it does not fit
         self.settings.fixed_reparametrisation(self.density.ndim)
         self.vars = self.density.value_vars
-        self.jitter = jitter
+        self.jitter, self.check_gradient = jitter, check_gradient
         self.rng = get_random_generator(rng)
         self._given_tune = tune
         layout = self.density.layout
@@ -180,7 +188,7 @@ class MJHMC(BlockedStep):
     def set_rng(self, rng: Any) -> None:
         """A new chain begins (PyMC 5)."""
         self.rng = get_random_generator(rng, copy=False)
-        self._begin_chain(_tune_of_caller())
+        self._begin_chain(tune_of_caller())
 
     def setup_chain(self, rng: Any, tune: int, draws: int) -> None:
         """A new chain begins (PyMC 6)."""
@@ -199,6 +207,7 @@ class MJHMC(BlockedStep):
         self._saved: dict | None = None
         self._is_alone = len(self._names) == len(self.density.model.value_vars)
         self._acceptance = math.nan
+        self._has_moved = False
         self._watch = Watch(self.density.layout)
         self._draws = np.zeros((1, self.density.ndim))
         self._rows = np.zeros((1, len(STAT_NAMES)))
@@ -226,6 +235,15 @@ class MJHMC(BlockedStep):
         self, point: Mapping[str, np.ndarray]
     ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
         """Advance to the next draw."""
+        try:
+            return self._step(point)
+        except Exception as error:
+            explain_failure(error)
+            raise
+
+    def _step(
+        self, point: Mapping[str, np.ndarray]
+    ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
         started, cpu = time.perf_counter(), time.thread_time()
         if self._process is None:
             self._begin(point)
@@ -249,10 +267,21 @@ class MJHMC(BlockedStep):
         self._seen = self._bytes(new)
         stats = self._stats(row.tolist(), tuned)
         self.iter_count += 1
+        self._check_moves()
         stats["perf_counter_start"] = started
         stats["perf_counter_diff"] = time.perf_counter() - started
         stats["process_time_diff"] = time.thread_time() - cpu
         return new, [stats]
+
+    def _check_moves(self) -> None:
+        """Raise after the warm-up if the chain has not moved since it began."""
+        if self._has_moved:
+            return
+        self._has_moved = bool((self._draws[0] != self._origin).any())
+        if not self.tune or self.iter_count == self.planned_tune:
+            trouble = cannot_move(self._has_moved, self.iter_count)
+            if trouble is not None:
+                raise StuckError(trouble)
 
     def _bytes(self, point: Mapping[str, np.ndarray]) -> bytes:
         """Our variables as bytes: the quickest way to see whether any of them has moved."""
@@ -295,11 +324,14 @@ class MJHMC(BlockedStep):
     def _start(self, target: Target, point: Mapping[str, np.ndarray]) -> None:
         tune = self.planned_tune if self.tune else 0
         x = find_start(self.density, target, point, self.rng, jitter=self.jitter and tune > 0)
+        if self.check_gradient:
+            check_custom_gradients(self.density, target, x)
         seed = chain_seed(self.rng)
         process = Process(
             target, self.settings, first_guess(self.settings, x.size), random_words(seed)
         )
         process.start(x)
+        self._origin = x
         if tune > 0:
             region = start_region(self.density, point, jitter=self.jitter)
             self._tuner = self._new_tuner(np.random.default_rng(seed.spawn(1)[0]), region)
@@ -382,6 +414,7 @@ class MJHMC(BlockedStep):
         self._seen = chain.seen
         self._acceptance = math.nan if chain.acceptance is None else chain.acceptance
         self._watch = chain.watch
+        self._has_moved = True  # that is not known, and no longer asked
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -408,22 +441,3 @@ class MJHMC(BlockedStep):
             return shown | {"failing": stats["divergences"] > 0}
 
         return (update,)
-
-
-def _tune_of_caller() -> int | None:
-    """The number of tuning draws of the `pm.sample` that is calling us.
-
-    PyMC 5 does not tell a step method. Both of its sampling loops have it at hand where they call
-    `set_rng`, directly or through compound steps.
-    """
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(8):
-        if frame is None:
-            break
-        where = (frame.f_globals.get("__name__"), frame.f_code.co_name)
-        if where == ("pymc.sampling.mcmc", "_iter_sample"):
-            return int(frame.f_locals["tune"])
-        if where == ("pymc.sampling.parallel", "_start_loop"):
-            return int(frame.f_locals["self"]._tune)
-        frame = frame.f_back
-    return None

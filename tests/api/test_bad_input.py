@@ -313,10 +313,45 @@ def test_an_exception_of_a_python_density_is_the_very_object_that_it_raised():
     assert caught.value.result.draws.shape[1] > 0
 
 
-def test_an_exception_in_the_warm_up_arrives_without_draws():
+def test_an_exception_in_the_warm_up_brings_what_was_drawn_of_it():
     with pytest.raises(ValueError, match="the pump is dry") as caught:
-        mj.sample(raises_beyond, [0.0], args=(1.0,), seed=1, **SHORT)
+        mj.sample(
+            raises_beyond,
+            [0.0],
+            args=(3.2,),
+            tune=100_000,
+            chains=1,
+            seed=1,
+            step_size=0.5,
+            metric=[1.0],
+            **QUIET,
+        )
+    result = caught.value.result
+    assert result.draws.shape[1] == 0
+    made = result.warmup_draws.shape[1]
+    assert made > 0
+    assert np.isfinite(result.warmup_draws).all()
+    assert any(f"after {made} of 100000 draws of its warm-up" in n for n in caught.value.__notes__)
+
+
+def test_an_exception_at_the_first_draw_has_nothing_to_bring():
+    with pytest.raises(ValueError, match="the pump is dry") as caught:
+        mj.sample(raises_beyond, [0.0], args=(1e-6,), seed=1, check_gradient=False, **SHORT)
     assert caught.value.result is None
+
+
+@njit
+def _one_point(x, grad):
+    grad[:] = 0.0
+    return 0.0 if np.all(x == 1.0) else -np.inf
+
+
+@pytest.mark.parametrize("options", [{"tune": 150}, FIXED], ids=["tuned", "fixed"])
+def test_a_chain_that_cannot_move_raises_with_its_number(options):
+    with pytest.raises(mj.StuckError, match="did not move once in 1") as caught:
+        mj.sample(_one_point, np.ones(2), draws=120, chains=1, **{**QUIET, **options})
+    assert any("chain 0" in note for note in caught.value.__notes__)
+    assert caught.value.result is not None
 
 
 def test_an_exception_in_the_warm_up_brings_the_warm_up_on_request():
