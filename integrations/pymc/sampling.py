@@ -553,7 +553,8 @@ class Sampling:
         )
         if self._recorded is not None and result.jumps is not None:
             add_record(data, self._recorded, self._density, result, attributes)
-        data["sample_stats"].attrs.update(result.warmup_attributes())
+        if "sample_stats" in data:  # not if the chains ended in their warm-up
+            data["sample_stats"].attrs.update(result.warmup_attributes())
         return data
 
     @property
