@@ -334,6 +334,8 @@ class ChainRun:
             return
         rates = stats[:, COLUMN["acceptance_rate"]]
         rates = rates[np.isfinite(rates)]
+        with np.errstate(over="ignore"):  # a density that rises for ever
+            log_density = float(np.median(stats[:, COLUMN["lp"]]))
         tuned = self.process.tuned.replace(step_size=float(stats[-1, COLUMN["step_size_bar"]]))
         moved = tuned.reparametrisation
         window = WarmupWindow(
@@ -344,7 +346,7 @@ class ChainRun:
             integrator=tuned.integrator,
             metric_rank=tuned.metric.rank,
             reparametrised=0 if moved is None else moved.children.size,
-            log_density=float(np.median(stats[:, COLUMN["lp"]])),
+            log_density=log_density,
             acceptance_rate=float(rates.mean()) if rates.size else math.nan,
         )
         self.windows.append(window)
