@@ -295,7 +295,7 @@ class CompiledModel:
             task.record = recorded is not None
         if warm_start is not None:
             tasks = warm_started(tasks, warm_start)
-        if check_gradient:
+        if check_gradient and tasks[0].initial is not None:
             check_custom_gradients(density, tasks[0].target, tasks[0].initial)
         sampling = Sampling(
             self,
