@@ -9,8 +9,8 @@ from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.estimates import estimates, log_marginal_likelihood
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.registration import Registration, fit_bambi, register
-from mjhmc_numba.pymc.sampler import MJHMCSampler
 from mjhmc_numba.pymc.report import report
+from mjhmc_numba.pymc.sampler import MJHMCSampler
 from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile, sample  # noqa: A004
 from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.pymc.weighted import resample, weighted_summary

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.convergence import autocorrelation, slowest_dimensions
+from mjhmc_numba.markup import short
 from mjhmc_numba.plots.axes import COLORS, chain_color, finish, open_axes, tidy
 from mjhmc_numba.plots.data import as_arviz, gradients_per_draw, quantities
 
@@ -43,7 +44,7 @@ def plot_efficiency(
     """
     table = getattr(comparison, "table", comparison)
     axes = open_axes(ax, 1, 2, figsize or (10, 1.4 + 0.55 * len(table)))[0]
-    after, whole = "after the warm-up", "whole run"
+    after, whole = "after the warm-up", "with it"
     columns = {after: "ess_per_1000_grads", whole: "ess_per_1000_grads_all"}
     _draw_bars(axes[0], table, columns, "Effective samples per 1000 gradients")
     columns = {after: "ess_per_second", whole: "ess_per_second_all"}
@@ -61,16 +62,12 @@ def _draw_bars(ax: Any, table: Any, columns: Mapping[str, str], title: str) -> N
     for k, (label, column) in enumerate(columns.items()):
         at = place + (k - (len(columns) - 1) / 2) * height
         bars = ax.barh(at, table[column], height, label=label, color=shades[k])
-        ax.bar_label(bars, fmt=_short, fontsize=7, padding=2)
+        ax.bar_label(bars, fmt=short, fontsize=7, padding=2)
     ax.set_yticks(place, table.index)
     ax.invert_yaxis()
     ax.set_xlim(right=1.15 * max(table[column].max() for column in columns.values()))
     tidy(ax, title)
     ax.legend(fontsize=8, frameon=False, loc="lower right")
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def plot_autocorr(
@@ -123,7 +120,9 @@ def plot_autocorr(
             ends.append(end * price)
             panel.plot(np.arange(rho.size) * price, rho, color=chain_color(k), lw=1.4, label=name)
         panel.axhline(0, color=COLORS["grey"], lw=0.6)
-        panel.set(xlim=(0, 1.5 * max(*ends, 1e-9)), ylim=(-0.3, 1.02))
+        # One that never falls must not squeeze the others.
+        reach = min(1.5 * max(ends), 12.0 * min(ends))
+        panel.set(xlim=(0, max(reach, 1e-9)), ylim=(-0.3, 1.02))
         tidy(panel, label, "gradients")
     for panel in axes.ravel()[len(labels) :]:
         panel.set_visible(False)

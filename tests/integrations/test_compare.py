@@ -1,6 +1,7 @@
 """Samplers side by side: what the table says is what was drawn and what it cost."""
 
 import importlib.util
+import logging
 import sys
 
 import arviz as az
@@ -11,7 +12,8 @@ import pytest
 
 from mjhmc_numba import targets
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.pymc import compare
+from mjhmc_numba.markup import short
+from mjhmc_numba.pymc import Comparison, compare
 
 matplotlib.use("Agg")
 
@@ -41,8 +43,55 @@ def test_the_table_has_a_row_a_sampler_and_every_number_is_finite(comparison):
     assert list(table.index) == ["mjhmc", "nuts"]
     assert np.isfinite(table.drop(columns="mean_difference").to_numpy(dtype=float)).all()
     assert np.isnan(table.loc["mjhmc", "mean_difference"])
-    assert "squares_per_second_all" in str(comparison)
-    assert "squares_per_second_all" in comparison._repr_html_()
+
+
+def test_eight_rows_and_a_verdict_are_shown_and_all_rows_on_request(comparison):
+    rows = comparison.summary()
+    assert len(rows) == 8
+    table = comparison.table
+    shown = rows.loc["R-hat, worst quantity"].tolist()
+    assert shown == [f"{value:.3f}" for value in table["r_hat"]]
+    whole = table["compile_seconds"] + table["seconds"]
+    assert rows.loc["seconds, with compilation"].tolist() == [short(v) for v in whole]
+    assert list(comparison.summary(everything=True).index) == list(table.columns)
+    for text in (str(comparison), repr(comparison), comparison._repr_html_()):
+        assert "ESS per 1000 gradients" in text
+        assert "squares_per_second_all" not in text
+        assert text.count("Warm-up included, mjhmc made") == 1
+
+
+def test_the_verdict_is_one_sentence_about_ratios_and_doubts(comparison):
+    table = comparison.table.copy()
+    table["ess_per_1000_grads_all"] = [30.0, 10.0]
+    table["ess_per_second_all"] = [50.0, 200.0]
+    table["r_hat"], table["mean_difference"] = 1.001, [np.nan, 1.0]
+    told = Comparison(table, {}).verdict
+    assert told == (
+        "Warm-up included, mjhmc made 3.0 times (nuts) as many effective samples per gradient, and "
+        "0.25 times (nuts) per second; their means agree."
+    )
+    table.loc["nuts", ["r_hat", "mean_difference"]] = 1.04, 9.0
+    told = Comparison(table, {}).verdict
+    assert "but nuts did not converge (R-hat 1.040)" in told
+    assert "differ by 9.0 standard errors" in told
+    assert "per 1000 gradients and" in Comparison(table.iloc[:1], {}).verdict
+
+
+def test_by_default_mjhmc_meets_nutpie_where_it_is_installed_and_pymcs_nuts(model, monkeypatch):
+    module = sys.modules["mjhmc_numba.pymc.compare"]
+    for has_nutpie, expected in ((True, ["mjhmc", "nutpie", "nuts"]), (False, ["mjhmc", "nuts"])):
+        monkeypatch.setattr(module, "_has_nutpie", lambda has=has_nutpie: has)
+        assert module._default_samplers() == expected
+    monkeypatch.setattr(module, "_default_samplers", lambda: ["mjhmc"])
+    assert list(compare(model, **SIZE | {"draws": 20, "tune": 20}).table.index) == ["mjhmc"]
+
+
+def test_nothing_is_shown_when_quiet_was_asked_for(model, capfd, caplog):
+    level = logging.getLogger("pymc").level
+    compare(model, ("mjhmc", "nuts"), **SIZE | {"draws": 20, "tune": 20}, quiet=True)
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+    assert logging.getLogger("pymc").level == level
 
 
 def test_both_samplers_agree_within_their_monte_carlo_error(comparison):
