@@ -3,7 +3,8 @@
 from importlib import import_module
 from types import ModuleType
 
-from mjhmc_numba.api import sample
+from mjhmc_numba.api import run_chain, sample
+from mjhmc_numba.combining import combine
 from mjhmc_numba.coordinates import Metric, Reparametrisation
 from mjhmc_numba.density import Target, as_target
 from mjhmc_numba.errors import (
@@ -40,6 +41,8 @@ __all__ = [
     "TargetError",
     "Tuned",
     "as_target",
+    "combine",
+    "run_chain",
     "sample",
 ]
 

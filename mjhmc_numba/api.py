@@ -29,10 +29,10 @@ from mjhmc_numba.run import (
     run_tasks,
     warm_started,
 )
-from mjhmc_numba.settings import Settings, check_counts, choose_settings
+from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 
-__all__ = ["sample"]
+__all__ = ["run_chain", "sample"]
 
 CHECK_KEY = 1 << 32  # of the seed for the check of the gradient: no chain has it
 
@@ -58,6 +58,7 @@ def sample(
     checkpoint: str | os.PathLike | None = None,
     every: float = EVERY,
     warm_start: Result | None = None,
+    chain: int | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Result:
@@ -109,6 +110,8 @@ def sample(
         Of a density much like this one, such as the same model on other data. What was tuned
         there is used as it is, each chain starts at the last draw of one there (or at
         `initial`), and the `tune` draws are a burn-in: 100 may do.
+    chain : int, optional
+        Run this one alone of the `chains`; see `run_chain`.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -134,6 +137,7 @@ def sample(
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
     check_executor(executor)
     kept = None if checkpoint is None else Checkpoint(checkpoint, every)
+    check_chain(chain, chains, seed)
     if jumps:
         chosen = chosen.for_record()
     starts, ndim = start.given_starts(initial, ndim, chains)
@@ -143,7 +147,7 @@ def sample(
     regions = start.regions(starts, spread, compiled.ndim, chains)
     chosen.fixed_metric(compiled.ndim)
     chosen.fixed_reparametrisation(compiled.ndim)
-    check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains)
+    check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains if chain is None else 1)
     root = root_seed(seed if kept is None else kept.seed(seed))
     seeds = chain_seeds(root, chains)
     tasks = [
@@ -156,14 +160,17 @@ def sample(
             regions[k],
             keep_warmup=keep_warmup,
             record=jumps,
+            number=k,
         )
-        for k in range(chains)
+        for k in (range(chains) if chain is None else [chain])
     ]
     if warm_start is not None:
         tasks = warm_started(tasks, warm_start, move=initial is None)
     extra = 0
     if check_gradient:
         extra = start.check_first_start(compiled, tasks[0].region, child_seed(root, CHECK_KEY))
+    if chain:
+        extra = 0  # the first chain counts the check
     how = {"cores": cores, "progress": display, "executor": executor, "checkpoint": kept}
     return _run(tasks, chosen, root, extra, **how)
 
@@ -174,6 +181,31 @@ def _extend(tasks: list[ChainTask], result: Result, draws: int, **how: Any) -> R
     with Progress(enabled=bool(given.pop("progress"))) as display:
         longer = extend(result, tasks, draws, progress=display, **given)
     return _diagnosed(longer, tasks)
+
+
+def run_chain(k: int, *what: Any, chains: int | None = None, **options: Any) -> Result:
+    """Chain k of a run whose chains run apart, as the tasks of a batch system.
+
+    Its draws are those of chain k of `sample` with the same seed. Put chains together with
+    `combine`.
+
+    Parameters
+    ----------
+    k : int
+        Its number, from 0 on.
+    *what, **options
+        Those of `sample`; a seed must be given, the same for all chains.
+    chains : int, optional
+        How many there are; needed only where `initial` gives each its own start.
+
+    Returns
+    -------
+    Result
+        Of one chain.
+    """
+    if chains is None:
+        chains = int(k) + 1 if isinstance(k, int | np.integer) and k >= 0 else 1
+    return sample(*what, chain=k, chains=chains, **options)
 
 
 def _run(

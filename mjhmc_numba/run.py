@@ -148,6 +148,7 @@ class ChainTask:
     tuned: Tuned | None = None
     state: ChainState | None = None
     files: ChainFiles | None = None
+    number: int = 0  # of the chain
 
 
 @dataclass
@@ -793,11 +794,11 @@ def run_tasks(
         kept = longest_rectangle([len(o.warmup.draws) for o in outputs])
     result = None
     if kept:
-        result = _collect(out, outputs, kept, tasks[0], settings, seed)
+        result = _collect(out, outputs, kept, tasks, settings, seed)
         result.interrupted = interrupted
     if errors:
         k, error = errors[0]
-        note = f"Raised in chain {k}, {_how_far(outputs[k], tasks[k])}."
+        note = f"Raised in chain {tasks[k].number}, {_how_far(outputs[k], tasks[k])}."
         if result is not None:
             note += " What the chains had drawn is in the attribute `result` of this exception."
         error.add_note(note)
@@ -880,8 +881,9 @@ def extend(result: Result, tasks: list[ChainTask], draws: int, **how: Any) -> Re
             "The chains cannot go on: the run was interrupted, or the result was copied or "
             "unpickled. With checkpoint= a run goes on after anything."
         )
+    of_chain = {task.number: task for task in tasks}
     more = [
-        replace(tasks[k], draws=draws, state=end._replace(made=0, acceptance=accepted))
+        replace(of_chain[k], draws=draws, state=end._replace(made=0, acceptance=accepted))
         for k, end, accepted in zip(
             result.chains, result.ends, result.stats["acceptance_rate"][:, -1], strict=True
         )
@@ -914,8 +916,8 @@ def warm_started(tasks: list[ChainTask], result: Result, *, move: bool = True) -
     if d != ndim:
         raise SettingsError(f"warm_start has {d} dimensions, and the density has {ndim}.")
     started = []
-    for k, task in enumerate(tasks):
-        k %= len(result.tuned)
+    for task in tasks:
+        k = task.number % len(result.tuned)
         task = replace(task, tuned=result.tuned[k])
         if move:
             task = replace(task, region=Region(result.draws[k, -1].copy(), 0.0), initial=None)
@@ -925,7 +927,7 @@ def warm_started(tasks: list[ChainTask], result: Result, *, move: bool = True) -
 
 def _joined(result: Result, more: Result) -> Result:
     """Both, of the chains that are in the second."""
-    at = more.chains
+    at = [result.chains.index(k) for k in more.chains]
     stats = {name: array[at] for name, array in result.stats.items()}
     later = more.stats | {"divergences": more.stats["divergences"] + stats["divergences"][:, -1:]}
     jumps = None
@@ -941,7 +943,7 @@ def _joined(result: Result, more: Result) -> Result:
         stats={name: np.concatenate([stats[name], later[name]], axis=1) for name in stats},
         tuned=more.tuned,
         warmup_gradients=result.warmup_gradients[at],
-        chains=[result.chains[k] for k in at],
+        chains=more.chains,
         warmup_draws=None if result.warmup_draws is None else result.warmup_draws[at],
         warmup_stats=None
         if result.warmup_stats is None
@@ -949,7 +951,7 @@ def _joined(result: Result, more: Result) -> Result:
         jumps=jumps,
         warmup_windows=more.warmup_windows,
         interrupted=more.interrupted,
-        rerun=sorted({*result.rerun, *(result.chains[k] for k in more.rerun)}),
+        rerun=sorted({*result.rerun, *more.rerun}),
         warnings=list(more.warnings),
         ends=more.ends,
     )
@@ -977,7 +979,8 @@ def _warmup_length(result: Result) -> int:
     return 0 if result.warmup_draws is None else result.warmup_draws.shape[1]
 
 
-def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
+def _collect(out, outputs, kept, tasks: list[ChainTask], settings, seed) -> Result:
+    task = tasks[0]
     length = min(len(outputs[k].rows.draws) for k in kept)
     tuned = [outputs[k].tuned for k in kept]
     whole = len(kept) == len(outputs) and length == out.shape[1]
@@ -993,8 +996,8 @@ def _collect(out, outputs, kept, task: ChainTask, settings, seed) -> Result:
         names=task.target.names,
         tune=task.tune,
         warmup_gradients=np.array([outputs[k].warmup_gradients for k in kept]),
-        chains=kept,
-        rerun=[k for k, output in enumerate(outputs) if output.is_rerun],
+        chains=[tasks[k].number for k in kept],
+        rerun=[tasks[k].number for k, output in enumerate(outputs) if output.is_rerun],
         jumps=[outputs[k].jumps for k in kept] if task.record else None,
         warmup_windows=[outputs[k].windows for k in kept],
         ends=None if any(outputs[k].end is None for k in kept) else [outputs[k].end for k in kept],

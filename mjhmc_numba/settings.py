@@ -25,7 +25,7 @@ from mjhmc_numba.kernel.layout import (
 )
 from mjhmc_numba.tuned import INTEGRATORS
 
-__all__ = ["PAPER", "Resolved", "Settings", "check_counts", "choose_settings"]
+__all__ = ["PAPER", "Resolved", "Settings", "check_chain", "check_counts", "choose_settings"]
 
 
 # For a tuned step size.
@@ -251,6 +251,16 @@ class Settings:
             return None
         self.reparametrisation.check(ndim)
         return self.reparametrisation
+
+
+def check_chain(chain: Any, chains: int, seed: Any) -> None:
+    """Raise unless a chain that is to run alone is one of them, and has a seed to share."""
+    if chain is None:
+        return
+    if isinstance(chain, bool) or chain not in range(chains):
+        raise SettingsError(f"A chain is a whole number from 0 to {chains - 1}, not {chain!r}.")
+    if seed is None:
+        raise SettingsError("Chains that run apart need the same seed: give it.")
 
 
 def choose_settings(settings: Settings | None, options: dict) -> Settings:

@@ -49,7 +49,7 @@ from mjhmc_numba.run import (
     stats_of,
     warm_started,
 )
-from mjhmc_numba.settings import Settings, check_counts, choose_settings
+from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 
 __all__ = ["CompiledModel", "Sampling", "compile", "sample"]
@@ -78,6 +78,7 @@ def sample(
     checkpoint: str | os.PathLike | None = None,
     every: float = EVERY,
     warm_start: Result | Sampling | None = None,
+    chain: int | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Any:
@@ -136,6 +137,9 @@ def sample(
     warm_start : Sampling or Result, optional
         Of the same model on other data. What was tuned there is used as it is, each chain starts
         at the last draw of one there, and the `tune` draws are a burn-in: 100 may do.
+    chain : int, optional
+        Run this one alone of the `chains`, with the draws that it has among them; `random_seed`
+        must be given. `mjhmc_numba.combine` puts such chains together.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -152,6 +156,7 @@ def sample(
     check_executor(executor)
     if checkpoint is not None:
         Checkpoint(checkpoint, every)
+    check_chain(chain, chains, random_seed)
     display = Progress.of(progressbar)  # the same one for compilation and chains
     compiled = compile(
         model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
@@ -175,6 +180,7 @@ def sample(
         checkpoint=checkpoint,
         every=every,
         warm_start=warm_start,
+        chain=chain,
         settings=chosen,
     )
 
@@ -266,6 +272,7 @@ class CompiledModel:
         checkpoint: str | os.PathLike | None = None,
         every: float = EVERY,
         warm_start: Result | Sampling | None = None,
+        chain: int | None = None,
         settings: Settings | None = None,
         **options: Any,
     ) -> Any:
@@ -278,18 +285,20 @@ class CompiledModel:
         keep_warmup = not discard_tuned_samples
         check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
         check_executor(executor)
+        check_chain(chain, chains, random_seed)
+        numbers = list(range(chains)) if chain is None else [chain]
         kept = None if checkpoint is None else Checkpoint(checkpoint, every)
         if kept is not None:
             random_seed = kept.seed(random_seed)
         if isinstance(warm_start, Sampling):
             warm_start = warm_start.result
-        check_memory(self.density.ndim, draws, tune if keep_warmup else 0, chains)
+        check_memory(self.density.ndim, draws, tune if keep_warmup else 0, len(numbers))
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
         density = self.density.snapshot()  # of this run alone
         tasks = self._tasks(
-            density, draws, tune, chains, random_seed, initvals, jitter, chosen, keep_warmup
+            density, draws, tune, numbers, random_seed, initvals, jitter, chosen, keep_warmup
         )
         for task in tasks:
             task.record = recorded is not None
@@ -316,7 +325,7 @@ class CompiledModel:
         density: ModelDensity,
         draws: int,
         tune: int,
-        chains: int,
+        numbers: list[int],
         random_seed: Any,
         initvals: Mapping | Sequence | None,
         jitter: bool,
@@ -325,15 +334,28 @@ class CompiledModel:
     ) -> list[ChainTask]:
         """The chains, each started as `MJHMC` starts it."""
         target = density.target()
-        rngs, seeds = chain_generators(random_seed, chains)
+        rngs, seeds = chain_generators(random_seed, max(numbers) + 1)
+        if initvals is not None and not isinstance(initvals, Mapping):
+            initvals = [initvals[k] for k in numbers]
         with data_in_model(density):
-            points = initial_points(density.model, initvals, seeds)
+            points = initial_points(density.model, initvals, [seeds[k] for k in numbers])
         tasks = []
-        for rng, point in zip(rngs, points, strict=True):
+        for k, point in zip(numbers, points, strict=True):
+            rng = rngs[k]
             x = find_start(density, target, point, rng, jitter=jitter and tune > 0)
             region = start_region(density, point, jitter=jitter)
             tasks.append(
-                ChainTask(target, settings, draws, tune, chain_seed(rng), region, x, keep_warmup)
+                ChainTask(
+                    target,
+                    settings,
+                    draws,
+                    tune,
+                    chain_seed(rng),
+                    region,
+                    x,
+                    keep_warmup,
+                    number=k,
+                )
             )
         return tasks
 

@@ -108,3 +108,16 @@ def test_draws_in_other_processes_are_those_of_threads(compiled, here, start):
     with ProcessPoolExecutor(2, multiprocessing.get_context(start)) as executor:
         there = compiled.sample(**SMALL, discard_tuned_samples=False, executor=executor)
     assert_same(there, here)
+
+
+def test_chains_that_ran_apart_are_those_of_one_run(compiled, here):
+    options = SMALL | {"discard_tuned_samples": False}
+    apart = [compiled.sample(**options, chain=k) for k in (2, 0, 1)]
+    assert [data["posterior"]["chain"].values.tolist() for data in apart] == [[2], [0], [1]]
+    data = mj.combine(apart)
+    assert_same(data, here)
+    assert "observed_data" in data
+    for name in ("reparametrisation_parents", "step_size"):
+        assert list(data["posterior"].attrs[name]) == list(here["posterior"].attrs[name])
+    with pytest.raises(mj.SettingsError, match="need the same seed"):
+        compiled.sample(**SMALL | {"random_seed": None}, chain=1)

@@ -197,7 +197,7 @@ def test_words_are_those_of_pymc():
     theirs = inspect.signature(pm.sample).parameters
     kwargs = {"settings", "options"}
     # nutpie's, and ours
-    own = {"blocking", "checkpoint", "every", "executor", "jitter", "jumps", "warm_start"}
+    own = {"blocking", "chain", "checkpoint", "every", "executor", "jitter", "jumps", "warm_start"}
     assert set(ours) - set(theirs) - kwargs == own
     for function, extra in (
         (mp.CompiledModel.sample, {"self"}),
