@@ -27,6 +27,7 @@ __all__ = [
     "chain_findings",
     "closing_line",
     "diagnose",
+    "diverged",
     "findings",
     "first_draws",
     "flat_dimensions",
@@ -66,6 +67,10 @@ FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
 ENOUGH_TO_MOVE = 100  # draws, of which at least one is another point than the one before
 
 THE_CHAIN = "The chain"
+DIVERGENCE_ADVICE = (
+    ": there may be regions of high curvature that the chains do not enter. Raise target_accept, "
+    "as in MJHMC(target_accept=0.95) or sample(target_accept=0.95), or reparametrise the model."
+)
 
 
 class Finding(NamedTuple):
@@ -102,6 +107,13 @@ def cannot_move(has_moved: bool, draws: int) -> str | None:
         "zero, not finite or much lower. Is it finite beside the start? If step_size or metric "
         "were given, they may be too large for it."
     )
+
+
+def diverged(n_diverging: float) -> Finding | None:
+    """`n_diverging`: integrator steps of a draw that diverged."""
+    if n_diverging <= 0:
+        return None
+    return Finding("divergence", f"{THE_CHAIN} met a divergence{DIVERGENCE_ADVICE}")
 
 
 def capped(n_capped: float) -> Finding | None:
@@ -265,6 +277,7 @@ def chain_findings(
     rates = stats["acceptance_rate"]
     rates = rates[~np.isnan(rates)][:ACCEPTANCE_DRAWS]
     found = [
+        diverged(stats["diverging"].any()),
         stuck(_first_above(stats["longest_stay"], STUCK_STAY)),
         capped(_first_above(stats["n_capped"], 0)),
         unconverged(tuned.converged),
@@ -331,7 +344,8 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
     list of str
     """
     found = findings(result)
-    messages = [*_divergences(result), *_merged(result.chains, found)]
+    others = [[f for f in of_chain if f.kind != "divergence"] for of_chain in found]
+    messages = [*_divergences(result), *_merged(result.chains, others)]
     is_slow = any(finding.kind == "mixing" for of_chain in found for finding in of_chain)
     try:
         flat = flat_dimensions(result, target) if target is not None else []
@@ -395,12 +409,7 @@ def _divergences(result: Result) -> list[str]:
     diverging = result.stats["diverging"]
     if not diverging.any():
         return []
-    message = (
-        f"{diverging.sum()} of {diverging.size} draws met a divergence: there may be regions of "
-        "high curvature that the chains do not enter. Raise target_accept, or reparametrise the "
-        "model."
-    )
-    return [message]
+    return [f"{diverging.sum()} of {diverging.size} draws met a divergence{DIVERGENCE_ADVICE}"]
 
 
 def _disagreement(result: Result) -> list[str]:

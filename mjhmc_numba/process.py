@@ -132,6 +132,8 @@ class Process:
         The state of the random stream; advanced in place.
     record : int
         Capacity of the jump record's buffer; 0 keeps none.
+    divergences : int
+        Draws of which it is kept where they diverged; at least that of the last is.
     """
 
     def __init__(
@@ -142,6 +144,7 @@ class Process:
         rng: np.ndarray,
         *,
         record: int = 0,
+        divergences: int = 1,
     ):
         if record and settings.method_code != layout.COMPETING:
             raise SettingsError("A jump record needs method='competing', which knows all rates.")
@@ -153,8 +156,10 @@ class Process:
         self.work = aligned_zeros(layout.WORK_ROWS, d)
         self._visits = Visits(aligned_zeros(record, d), np.zeros((record, 2)), np.zeros(record))
         self._kept = Kept.room(0, d)
+        self._divergence_x = np.full((max(divergences, 1), d), np.nan)
         self.state = np.zeros(1, layout.STATE)
         self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
+        self._set(divergence_capacity=len(self._divergence_x))
         self.tuned = tuned.replace(reparametrisation=None)
         self.configure(tuned)
 
@@ -292,6 +297,7 @@ class Process:
             "kept_x": self._kept.x,
             "kept_grad": self._kept.grad,
             "kept_logp": self._kept.logp,
+            "divergence_x": self._divergence_x,
         }
         sizes = {name: self[name] for name in layout.SIZES}
         for name in layout.ARRAYS:
@@ -394,6 +400,7 @@ class Process:
     def count_anew(self) -> None:
         """Count draws and divergences from here on, as after a warm-up."""
         self._set(all_divergences=0, done=0, n_gradients=0)
+        self._divergence_x[...] = np.nan
 
     def progress(self) -> Progress:
         """How far it is; from any thread."""
@@ -416,12 +423,25 @@ class Process:
 
     @classmethod
     def resume(
-        cls, target: Target, settings: Settings, snapshot: Snapshot, *, record: int = 0
+        cls,
+        target: Target,
+        settings: Settings,
+        snapshot: Snapshot,
+        *,
+        record: int = 0,
+        divergences: int = 1,
     ) -> Process:
-        """The process of a snapshot, on the same density; `record` as it was made with, and the
-        jump record must have been cleared.
+        """The process of a snapshot, on the same density; `record` and `divergences` as it was
+        made with. The jump record must have been cleared; earlier divergences are forgotten.
         """
-        process = cls(target, settings, snapshot.tuned, snapshot.rng.copy(), record=record)
+        process = cls(
+            target,
+            settings,
+            snapshot.tuned,
+            snapshot.rng.copy(),
+            record=record,
+            divergences=divergences,
+        )
         process.keep_draws(len(snapshot.kept.logp))
         for array, kept in zip(process._kept, snapshot.kept, strict=True):
             array[...] = kept
@@ -470,6 +490,16 @@ class Process:
     def logp(self) -> float:
         """The log density at the present position."""
         return float(self.here.to(None).logp)
+
+    @property
+    def divergence_starts(self) -> np.ndarray:
+        """Where the last diverging step of each draw began, (draw, d); NaN where there was none.
+
+        There are as many rows as were asked for, the last of which is for all later draws too.
+        """
+        coordinates = self.tuned.reparametrisation
+        x = self._divergence_x.copy()
+        return x if coordinates is None else coordinates.to_x(x)
 
     def error(self) -> BaseException:
         """What the density raised."""

@@ -14,7 +14,10 @@ import numpy as np
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 
-__all__ = ["Result"]
+__all__ = ["Result", "chain_attributes", "merged_attributes"]
+
+# Attributes that all chains of a run share.
+SHARED = ("sampler", "sampler_version", "settings", "rates")
 
 
 @dataclass(eq=False)
@@ -207,18 +210,13 @@ class Result:
 
     def attributes(self) -> dict[str, Any]:
         """What was set and tuned, in types that every file format takes."""
-        rates = self.settings.rates if isinstance(self.settings.rates, str) else "custom"
-        return {
-            "rates": rates,
-            "integrator": ", ".join(t.integrator for t in self.tuned),
-            "step_size": [t.step_size for t in self.tuned],
-            "num_steps": [t.num_steps for t in self.tuned],
-            "refresh_rate": [t.refresh_rate for t in self.tuned],
-            "draw_interval": [t.draw_interval for t in self.tuned],
-            "metric_rank": [t.metric.rank for t in self.tuned],
-            "warmup_gradients": [int(n) for n in self.warmup_gradients],
-            **({"rerun": self.rerun} if self.rerun else {}),
-        }
+        merged = merged_attributes(
+            [
+                chain_attributes(self.settings, tuned, self.names, int(gradients))
+                for tuned, gradients in zip(self.tuned, self.warmup_gradients, strict=True)
+            ]
+        )
+        return merged | ({"rerun": self.rerun} if self.rerun else {})
 
     def warmup_attributes(self) -> dict[str, str]:
         """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`."""
@@ -239,3 +237,46 @@ def _reparametrised(tuned: Tuned, names: Sequence[str]) -> dict[str, list]:
         "location_parents": [names[j] for j in r.location_parents],
         "location_slopes": r.location[:, 1:].round(3).tolist(),
     }
+
+
+def chain_attributes(
+    settings: Settings, tuned: Tuned, names: Sequence[str], warmup_gradients: int
+) -> dict[str, Any]:
+    """What a chain was told and what it was tuned to, as numbers and strings.
+
+    Parameters
+    ----------
+    settings : Settings
+        What the user set.
+    tuned : Tuned
+        What the chain runs with after its warm-up.
+    names : sequence of str
+        Of the dimensions.
+    warmup_gradients : int
+        Gradients spent before the first draw.
+    """
+    parents = () if tuned.reparametrisation is None else tuned.reparametrisation.parents
+    return {
+        "sampler": "mjhmc_numba",
+        "sampler_version": version("mjhmc_numba"),
+        "settings": settings.given(),
+        "rates": settings.rates if isinstance(settings.rates, str) else "custom",
+        "integrator": tuned.integrator,
+        "step_size": tuned.step_size,
+        "num_steps": tuned.num_steps,
+        "refresh_rate": tuned.refresh_rate,
+        "draw_interval": tuned.draw_interval,
+        "metric_rank": tuned.metric.rank,
+        "reparametrisation_parents": ", ".join(names[k] for k in parents),
+        "warmup_gradients": warmup_gradients,
+    }
+
+
+def merged_attributes(chains: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The attributes of a run, from those of its chains: lists, but for what they share."""
+    merged: dict[str, Any] = {name: chains[0][name] for name in SHARED}
+    for name in chains[0]:
+        if name not in SHARED:
+            merged[name] = [chain[name] for chain in chains]
+    merged["integrator"] = ", ".join(merged["integrator"])
+    return merged

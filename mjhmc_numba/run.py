@@ -149,6 +149,7 @@ class ChainTask:
     state: ChainState | None = None
     files: ChainFiles | None = None
     number: int = 0  # of the chain
+    store_divergences: bool = False
 
 
 @dataclass
@@ -162,6 +163,7 @@ class ChainOutput:
     warmup_gradients: int = 0
     tuned: Tuned | None = None
     jumps: dict[str, np.ndarray] | None = None
+    divergence_start: np.ndarray | None = None  # (draw, d), on request
     error: BaseException | None = None
     windows: list[WarmupWindow] = field(default_factory=list)
     is_rerun: bool = False  # because the worker died that it ran on first
@@ -224,6 +226,7 @@ class ChainRun:
             self.warmup_gradients,
             self.process.tuned if self.process else None,
             self._jumps(),
+            self._divergence_start(),
             error,
             self.windows,
             end=self._state() if error is None and self.made == task.draws else None,
@@ -263,7 +266,7 @@ class ChainRun:
             task.settings,
             task.tuned or first_guess(task.settings, task.target.ndim),
             random_words(task.seed),
-            record=RECORD_ROWS if task.record else 0,
+            **self._room(),
         )
         self.process.start(x)
         here = self.process.here.to(None)
@@ -276,6 +279,14 @@ class ChainRun:
             self.tuner.begin(self.process)
         else:
             run_untuned(self.process, task.settings)
+
+    def _room(self) -> dict[str, int]:
+        """What the process is to keep beside its draws."""
+        task = self.task
+        return {
+            "record": RECORD_ROWS if task.record else 0,
+            "divergences": task.draws if task.store_divergences else 1,
+        }
 
     def _warm_up(self) -> None:
         assert self.process is not None
@@ -431,6 +442,11 @@ class ChainRun:
             "event": event.astype(np.int8),
         }
 
+    def _divergence_start(self) -> np.ndarray | None:
+        if not self.task.store_divergences or self.process is None:
+            return None
+        return self.process.divergence_starts[: self.made]
+
     # ---------------------------------------------------------------- going on
 
     def _state(self) -> ChainState:
@@ -451,9 +467,7 @@ class ChainRun:
     def _go_on(self, state: ChainState) -> None:
         task = self.task
         _check_density(task.target, state.start)
-        self.process = Process.resume(
-            task.target, task.settings, state.process, record=RECORD_ROWS if task.record else 0
-        )
+        self.process = Process.resume(task.target, task.settings, state.process, **self._room())
         self.tuner, self.start, self.is_warm = state.tuner, state.start, state.is_warm
         self.warmup_made, self.windows = state.warmup_made, list(state.windows)
         self.piece = state.piece
@@ -1007,7 +1021,24 @@ def _collect(out, outputs, kept, tasks: list[ChainTask], settings, seed) -> Resu
         warmup = [outputs[k].warmup.until(length) for k in kept]
         result.warmup_draws = np.stack([rows.draws for rows in warmup])
         result.warmup_stats = stats_of(warmup, [math.nan] * len(kept), is_warmup=True)
+    if task.store_divergences:
+        _add_divergence_start(result, [outputs[k].divergence_start for k in kept])
     return result
+
+
+def _add_divergence_start(result: Result, starts: Sequence[np.ndarray | None]) -> None:
+    """Where each diverging step began, as a statistic (chain, draw, d); that of a warm-up is not
+    known.
+    """
+    for stats, draws in (
+        (result.stats, result.draws),
+        (result.warmup_stats, result.warmup_draws),
+    ):
+        if stats is not None and draws is not None:
+            stats["divergence_start"] = np.full(draws.shape, np.nan)
+    for row, start in zip(result.stats["divergence_start"], starts, strict=True):
+        if start is not None:
+            row[...] = start[: len(row)]
 
 
 def stats_of(

@@ -204,6 +204,17 @@ class Settings:
             ),
         )
 
+    def given(self) -> str:
+        """What differs from the defaults, as keyword arguments; arrays by their class alone."""
+        shown = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if _content(value) == _content(field.default):
+                continue
+            is_plain = isinstance(value, (str, bool, Integral, Real))
+            shown.append(f"{field.name}={value!r}" if is_plain else f"{field.name}={_kind(value)}")
+        return ", ".join(shown)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Settings):
             return NotImplemented
@@ -296,6 +307,10 @@ def _content(value: Any) -> Any:
         array = np.asarray(value, dtype=float) + 0.0
         return (array.shape, array.tobytes())
     return value
+
+
+def _kind(value: Any) -> str:
+    return getattr(value, "__name__", type(value).__name__)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,4 +1,9 @@
-"""What a PyMC model can do wrong before sampling, each with the name of the culprit."""
+"""What a PyMC model can do wrong before sampling, each with the name of the culprit.
+
+All of them also are PyMC's `SamplingError`, so that code around `pm.sample` catches them.
+"""
+
+from pymc.exceptions import SamplingError
 
 from mjhmc_numba.errors import GradientError, InitialPointError, SlowDensityWarning, TargetError
 
@@ -18,7 +23,7 @@ __all__ = [
 ]
 
 
-class ModelError(TargetError):
+class ModelError(TargetError, SamplingError):
     """The model cannot be sampled as it stands."""
 
 

@@ -216,7 +216,13 @@ def _choose(model, var_names, include_transformed) -> list[str]:
     transformed = [v.name for v in model.value_vars if v.name not in free]
     if var_names is None:
         return (transformed if include_transformed else []) + free + deterministics
-    unknown = [n for n in var_names if n not in {*free, *deterministics, *transformed}]
+    asked = [name for name in var_names if name in transformed]
+    if asked:
+        raise UnknownVariableError(
+            f"{', '.join(asked)} is the transform of a variable; draws are kept of the variable. "
+            'idata_kwargs={"include_transformed": True} keeps both, without var_names=.'
+        )
+    unknown = [n for n in var_names if n not in {*free, *deterministics}]
     if unknown:
         raise UnknownVariableError(
             f"The model has no variable {', '.join(unknown)}; it has "

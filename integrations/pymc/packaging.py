@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,18 @@ import xarray
 from pymc.backends.base import MultiTrace
 from pymc.backends.ndarray import NDArray
 from pymc.initial_point import make_initial_point_fns_per_chain
-from pymc.stats.convergence import WarningType, log_warnings, run_convergence_checks
+from pymc.sampling import mcmc
+from pymc.stats.convergence import (
+    SamplerWarning,
+    WarningType,
+    log_warnings,
+    run_convergence_checks,
+)
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
+from mjhmc_numba.results import merged_attributes
 from mjhmc_numba.run import longest_rectangle
 
 __all__ = [
@@ -27,9 +35,13 @@ __all__ = [
     "from_groups",
     "initial_points",
     "log_convergence",
+    "mark_results",
     "to_arviz",
     "unfinished_traces",
 ]
+
+# Groups that say how the draws were made.
+MARKED_GROUPS = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
 
 
 def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator], list[int]]:
@@ -117,7 +129,7 @@ def to_arviz(
     for group in data:
         if "chain" in data[group].dims:  # PyMC numbers those that are there from 0 on
             data[group].coords["chain"] = list(chains)
-    for group in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats"):
+    for group in MARKED_GROUPS:
         if group in data:
             data[group].attrs.update(attributes)
     return data
@@ -205,3 +217,48 @@ def from_groups(groups: Mapping[str, xarray.Dataset], like: Any) -> Any:
     if isinstance(like, xarray.DataTree):
         return xarray.DataTree.from_dict(groups)
     return type(like)(**groups)
+
+
+# ------------------------------------------------------- what a step leaves beside its draws
+
+
+def mark_results() -> None:
+    """Let `pm.sample` store beside the draws what an MJHMC step was set and tuned to.
+
+    A step cannot: PyMC makes the attributes itself, and chains may run in other processes. So the
+    step sends them with a draw, and the function with which `pm.sample` ends is followed by one
+    that looks for them. It does nothing to the draws of other step methods.
+    """
+    inner = getattr(mcmc, "_sample_return", None)
+    if inner is None or hasattr(inner, "marks"):
+        return
+
+    @wraps(inner)
+    def sample_return(*args, **options):
+        data = inner(*args, **options)
+        if not isinstance(data, MultiTrace):
+            _mark(data, options.get("traces", ()))
+        return data
+
+    sample_return.marks = True  # type: ignore[attr-defined]
+    mcmc._sample_return = sample_return
+
+
+def _mark(data, traces) -> None:
+    if not isinstance(traces, Sequence):  # a ZarrTrace, which keeps what it was sent
+        return
+    chains = {t.chain: sent for t in traces if isinstance(t, NDArray) and (sent := _sent(t))}
+    for group in MARKED_GROUPS:
+        if group in data:
+            there = [chains[k] for k in data[group]["chain"].values.tolist() if k in chains]
+            if there:
+                data[group].attrs.update(merged_attributes(there))
+
+
+def _sent(trace: NDArray) -> dict[str, Any] | None:
+    """What the first MJHMC step of a chain has sent."""
+    for stats in trace._stats or ():
+        for warning in stats.get("warning", ()):
+            if isinstance(warning, SamplerWarning) and isinstance(warning.extra, dict):
+                return warning.extra
+    return None

@@ -7,7 +7,6 @@ import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -569,7 +568,7 @@ class Sampling:
             stats = {
                 name: np.concatenate([warmup[name], array], axis=1) for name, array in stats.items()
             }
-        attributes = _attributes(result)
+        attributes = result.attributes()
         data = self._package(
             draws, stats, result.chains, self._seconds, attributes, n_kept_tune=n_kept_tune
         )
@@ -615,19 +614,3 @@ class Sampling:
             warnings.warn(message, SamplingWarning, stacklevel=5)
         if self._checks and result.draws.shape[1]:
             log_convergence(data, self._density.model)
-
-
-def _reparametrisation_parents(result: Result) -> list[str]:
-    """For each chain, the parents: dimensions that scales or locations depend on."""
-    used = [t.reparametrisation for t in result.tuned]
-    return ["" if r is None else ", ".join(result.names[k] for k in r.parents) for r in used]
-
-
-def _attributes(result: Result) -> dict[str, Any]:
-    """What is stored beside the draws, in types that every file format takes."""
-    return {
-        "sampler": "mjhmc_numba",
-        "sampler_version": version("mjhmc_numba"),
-        "reparametrisation_parents": _reparametrisation_parents(result),
-        **result.attributes(),
-    }

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.density import Target
-from mjhmc_numba.errors import InitialPointError
 from mjhmc_numba.gradient_check import gradient_fault
 from mjhmc_numba.initial import Region, first_finite, is_finite
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.pymc.errors import ModelGradientError
+from mjhmc_numba.pymc.errors import ModelGradientError, StartError
 
 __all__ = ["chain_seed", "check_custom_gradients", "find_start", "start_region"]
 
@@ -53,7 +52,7 @@ def find_start(
     if is_found:
         return x
     density.check_start(point)
-    raise InitialPointError(
+    raise StartError(
         f"The log density is finite at the initial point, but at none of {JITTER_TRIES} random "
         "points around it. Give initvals further inside the support, or jitter=False."
     )

@@ -20,7 +20,6 @@ __all__ = ["STATS", "of_draw"]
 _TYPES: dict[str, type] = {"float64": np.float64, "int64": np.int64, "int": int, "bool": bool}
 
 STATS: dict[str, tuple] = {
-    "tune": (bool, []),
     **{row.pymc_name: (_TYPES[row.dtype], []) for row in STATISTICS},
     "warning": (SamplerWarning, None),
 }

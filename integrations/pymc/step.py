@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.caller import explain_failure, tune_of_caller
 from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.packaging import mark_results
 from mjhmc_numba.pymc.start import (
     chain_seed,
     check_custom_gradients,
@@ -36,11 +38,12 @@ from mjhmc_numba.pymc.start import (
 )
 from mjhmc_numba.pymc.stats import STATS, of_draw
 from mjhmc_numba.pymc.watch import KINDS, Watch
+from mjhmc_numba.results import chain_attributes
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import PAPER, Settings, choose_settings
 from mjhmc_numba.tuned import Tuned
 from mjhmc_numba.warmup import Tuner
-from mjhmc_numba.warmup.first import first_guess, run_untuned
+from mjhmc_numba.warmup.first import first_guess, run_untuned, target_accept
 from mjhmc_numba.warmup.trajectory import straight
 
 __all__ = ["DEFAULT_TUNE", "MJHMC"]
@@ -168,6 +171,7 @@ class MJHMC(BlockedStep):
         with Progress(enabled=bool(progressbar)) as display, watched(display.compiling):
             self._target: Target | None = self.density.target()
             Process.compile_kernel()
+        mark_results()
 
     @classmethod
     def paper(cls, vars: Sequence | None = None, **options: Any) -> MJHMC:  # noqa: A002
@@ -208,6 +212,7 @@ class MJHMC(BlockedStep):
         self._is_alone = len(self._names) == len(self.density.model.value_vars)
         self._acceptance = math.nan
         self._has_moved = False
+        self._is_marked = False
         self._watch = Watch(self.density.layout)
         self._draws = np.zeros((1, self.density.ndim))
         self._rows = np.zeros((1, len(STAT_NAMES)))
@@ -221,6 +226,13 @@ class MJHMC(BlockedStep):
         self.tune = False
         if self._process is not None and self._tuner is not None:
             self._tuner.stop(self._process)
+
+    @property
+    def target_accept(self) -> float:
+        """The acceptance statistic that the step size is tuned to."""
+        process = self._process
+        tuned = first_guess(self.settings, self.density.ndim) if process is None else process.tuned
+        return target_accept(self.settings, tuned.integrator)
 
     @staticmethod
     def competence(var: Any, has_grad: bool) -> Competence:
@@ -266,6 +278,8 @@ class MJHMC(BlockedStep):
         new = self._point(point)
         self._seen = self._bytes(new)
         stats = self._stats(row.tolist(), tuned)
+        if not (self.tune or self._is_marked):
+            self._mark(stats, tuned)
         self.iter_count += 1
         self._check_moves()
         stats["perf_counter_start"] = started
@@ -362,10 +376,22 @@ class MJHMC(BlockedStep):
         if not math.isnan(stats["mean_tree_accept"]):  # something was tried
             self._acceptance = stats["mean_tree_accept"]
         stats["mean_tree_accept"] = self._acceptance
-        stats["tune"] = self.tune
         stats["divergences"] = self.divergences
         stats["warning"] = self._warning(row, tuned, diverging)
         return stats
+
+    def _mark(self, stats: dict[str, Any], tuned: Tuned) -> None:
+        """Send what the chain was tuned to along with its first draw: `mark_results` stores it."""
+        self._is_marked = True
+        process = self._process
+        assert process is not None
+        spent = process.progress().gradients - int(stats["tree_size"])
+        extra = chain_attributes(self.settings, tuned, self.density.layout.labels, spent)
+        warning = stats["warning"]
+        if warning is None:
+            text = "What the chain was tuned to."
+            warning = SamplerWarning(WarningType.BAD_PARAMS, text, "debug", self.iter_count)
+        stats["warning"] = dataclasses.replace(warning, extra=extra)
 
     def _warning(self, row: list[float], tuned: Tuned, diverging: bool) -> SamplerWarning | None:
         """A divergence, for the record; or, once per chain, what else is wrong and what to do."""
@@ -374,12 +400,23 @@ class MJHMC(BlockedStep):
         else:
             found = self._watch.finding(row, self._draws[0], self._acceptance, tuned)
             if found is not None:
-                return SamplerWarning(KINDS[found.kind], found.message, "warn", self.iter_count)
+                kind, message, level = KINDS[found.kind], found.message, "warn"
+                return self._sampler_warning(kind, message, level, diverging)
             kind = WarningType.DIVERGENCE
         if not diverging:
             return None
         message = "An integrator step gained too much energy, or left the support."
-        return SamplerWarning(kind, message, "debug", self.iter_count)
+        return self._sampler_warning(kind, message, "debug", diverging)
+
+    def _sampler_warning(
+        self, kind: WarningType, message: str, level: str, diverging: bool
+    ) -> SamplerWarning:
+        """A warning as PyMC has it, with the point where a diverging step began."""
+        point = None
+        if diverging:
+            assert self._process is not None
+            point = self.density.layout.unravel(self._process.divergence_starts[-1])
+        return SamplerWarning(kind, message, level, self.iter_count, divergence_point_source=point)
 
     # -------------------------------------------------------------- saving and pickling
 

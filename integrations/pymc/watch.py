@@ -16,6 +16,7 @@ from mjhmc_numba.diagnostics import (
     EnergySums,
     Finding,
     capped,
+    diverged,
     first_draws,
     is_look,
     low_acceptance,
@@ -35,6 +36,7 @@ __all__ = ["KINDS", "Watch"]
 
 # PyMC's word for each kind of finding.
 KINDS = {
+    "divergence": WarningType.DIVERGENCE,
     "stuck": WarningType.BAD_ACCEPTANCE,
     "capped": WarningType.BAD_PARAMS,
     "unconverged": WarningType.BAD_PARAMS,
@@ -44,8 +46,8 @@ KINDS = {
     "mixing": WarningType.BAD_PARAMS,
 }
 
-_STAY, _N_CAPPED, _ENERGY, _N_R = (
-    COLUMN[name] for name in ("longest_stay", "n_capped", "energy", "n_R")
+_DIVERGING, _STAY, _N_CAPPED, _ENERGY, _N_R = (
+    COLUMN[name] for name in ("n_diverging", "longest_stay", "n_capped", "energy", "n_R")
 )
 
 
@@ -86,6 +88,7 @@ class Watch:
             What it was made with.
         """
         self.made += 1
+        self._tell(diverged(row[_DIVERGING]))
         self._tell(stuck(row[_STAY]))
         self._tell(capped(row[_N_CAPPED]))
         self._tell(unconverged(tuned.converged))

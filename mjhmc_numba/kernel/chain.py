@@ -104,7 +104,7 @@ def write_draw(p, draw, stats):
     for name in literal_unroll(COUNTS):  # the first columns, in their order
         stats[k] = p[name]
         k += 1  # noqa: SIM113 (no enumerate of what is unrolled)
-    stats[COLUMN.energy] = energy
+    stats[COLUMN.energy] = energy + log_volume  # as `lp`: comparable between chains
     # A draw at a refresh is the end of the path before it.
     stats[COLUMN.energy_error] = p.path_error if p.low == p.high else energy - p.origin_energy
     stats[COLUMN.acceptance_rate] = p.acceptance / p.acceptance_weight

@@ -28,6 +28,7 @@ from mjhmc_numba.kernel.reparametrisation import inverse, is_reparametrised
 _x, _v, _grad = row_of("x"), row_of("v"), row_of("grad")
 _velocity, _acceleration = row_of("velocity"), row_of("acceleration")
 _energies, _logps = vector_of("energy"), vector_of("logp")
+_divergence_x = row_of("divergence_x")
 
 # A step that gains more energy than this has diverged (the threshold that Stan and PyMC use).
 DIVERGENCE_THRESHOLD = 1000.0
@@ -146,6 +147,7 @@ def extend_ladder(p, side):
     if not energy - base_energy < DIVERGENCE_THRESHOLD:
         p.n_diverging += 1
         p.all_divergences += 1
+        copy_vector(base[0], _divergence_x(p, min(p.done, p.divergence_capacity - 1)))
     if level > 0 and math.isfinite(energy):
         p.n_refined += 1
         raised, same = _same_level_back(p, side, level, end + side, energy)

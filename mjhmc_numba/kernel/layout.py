@@ -44,6 +44,7 @@ SIZES = (
     "n_features",  # two for each scale parent
     "record_capacity",
     "kept_capacity",  # draws of a warm-up, see adaptation.py
+    "divergence_capacity",  # draws of which it is kept where they diverged, at least 1
 )
 
 # A row of a padded matrix begins a cache line, of so many doubles: a wide load that straddles two
@@ -134,6 +135,8 @@ ARRAYS = {
     "kept_x": Array(np.float64, ("kept_capacity", "ndim")),
     "kept_grad": Array(np.float64, ("kept_capacity", "ndim")),
     "kept_logp": Array(np.float64, ("kept_capacity",)),
+    # Where the last step began that diverged: a row for each draw, the last for all others.
+    "divergence_x": Array(np.float64, ("divergence_capacity", "ndim")),
 }
 ADDRESSES = (
     "density",  # C function of the log density

@@ -81,8 +81,9 @@ STATISTICS = (
         "energy",
         "float64",
         READ,
-        "H at the draw, in the coordinates of the process. It changes at refreshes alone: with one "
-        "per draw, as tuned, E-BFMI means what it does for NUTS; with fewer it is lower",
+        "-lp plus the kinetic energy: H at the draw in the coordinates of the model. It hardly "
+        "changes between refreshes: with one per draw, as tuned, E-BFMI means what it does for "
+        "NUTS; with fewer it is lower",
     ),
     Statistic("energy_error", "float64", READ, "energy gained on the path that led to the draw"),
     Statistic(

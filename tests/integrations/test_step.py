@@ -90,7 +90,7 @@ def test_settings_freeze_when_tuning_is_stopped_early(model):
     _, stats = run(step, model.initial_point(), draws=30, tune=45)
     for name in ("step_size_bar", "refresh_rate", "draw_interval", "num_steps"):
         assert len({s[0][name] for s in stats}) == 1
-    assert not any(s[0]["tune"] for s in stats)
+    assert not step.tune
 
 
 def test_without_tuning_the_given_settings_are_used(model):

@@ -15,7 +15,7 @@ from mjhmc_numba.pymc import MJHMC
 from mjhmc_numba.stats import COLUMN
 from mjhmc_numba.warmup.first import first_guess
 from tests.integrations import models
-from tests.integrations.chains import FIXED, OTHERS_WARN, begin, run, sample
+from tests.integrations.chains import FIXED, OTHERS_WARN, QUIET, begin, run, sample
 
 pytestmark = OTHERS_WARN
 
@@ -30,7 +30,7 @@ def test_statistics_are_those_that_are_declared(model):
         assert set(made) == set(step.stats_dtypes_shapes)
         for name, (dtype, shape) in step.stats_dtypes_shapes.items():
             if name == "warning":
-                assert made[name] is None
+                assert made[name] is None or made[name].extra["sampler"] == "mjhmc_numba"
                 continue
             assert np.shape(made[name]) == tuple(shape)
             assert np.can_cast(np.asarray(made[name]).dtype, dtype, "same_kind")
@@ -72,8 +72,13 @@ def test_divergences_are_counted_and_marked():
     diverging = np.array([s[0]["diverging"] for s in stats])
     assert 10 < diverging.sum() < 290
     assert stats[-1][0]["divergences"] == diverging.sum()
-    for made, is_diverging in zip(stats, diverging, strict=True):
+    for made, is_diverging in zip(stats[1:], diverging[1:], strict=True):  # the first has a mark
         assert (made[0]["warning"] is not None) == is_diverging
+        if is_diverging:  # and it began within the support, near its end
+            assert 0.0 < made[0]["warning"].divergence_point_source["x"] < 1.5
+    told = [s[0]["warning"] for s in stats if s[0]["warning"] is not None]
+    advice = [w.message for w in told if w.level == "warn"]
+    assert sum("MJHMC(target_accept=0.95)" in message for message in advice) == 1
 
 
 def test_a_stuck_chain_is_told_once_with_advice(caplog):
@@ -194,3 +199,20 @@ def test_a_chain_that_mixes_slowly_is_told_once_and_the_variable_named(model, ca
     (told,) = [r.message for r in caplog.records if "mixes slowly" in r.message]
     assert "500 draws" in told
     assert any(f"in {name}" in told for name in step.density.layout.told)
+
+
+def test_the_target_acceptance_is_that_which_was_asked_for():
+    """And more of it gives smaller steps, so that PyMC's advice helps if it is followed."""
+    rates, steps = {}, {}
+    with models.regression():
+        for wanted in (0.7, 0.98):
+            step = MJHMC(target_accept=wanted, integrator="leapfrog")
+            assert step.target_accept == wanted
+            data = pm.sample(
+                step=step, draws=100, tune=200, chains=1, cores=1, random_seed=4, **QUIET
+            )
+            rates[wanted] = float(data["sample_stats"]["acceptance_rate"].mean())
+            steps[wanted] = data["posterior"].attrs["step_size"][0]
+        assert 0.0 < MJHMC().target_accept < 1.0
+    assert steps[0.98] < 0.7 * steps[0.7]
+    assert rates[0.98] > rates[0.7]

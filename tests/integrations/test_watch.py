@@ -178,6 +178,7 @@ def sparse(at, value, n=2300):
         ({"rate": 0.3}, {"acceptance"}),
         ({"rate": 0.3, "n": 150}, set()),
         ({"longest_stay": sparse(700, STUCK_STAY + 3.0)}, {"stuck"}),
+        ({"n_diverging": sparse(20, 2.0)}, {"divergence"}),
         ({"n_capped": sparse(3, 1.0), "rho": 0.99, "energy_rho": 0.98}, None),
     ],
 )
@@ -189,6 +190,7 @@ def test_a_chain_is_told_the_same_while_it_draws_and_afterwards(seeds, changes, 
         for x, row in zip(draws, rows, strict=True)
     ]
     stats = {name: rows[:, k] for name, k in COLUMN.items()}
+    stats["diverging"] = stats.pop("n_diverging") > 0
     afterwards = chain_findings(draws, stats, tuned, watch.layout.told)
     assert sorted(f for f in online if f is not None) == sorted(afterwards)
     expected = {"capped", "mixing", "energy"} if kinds is None else kinds
