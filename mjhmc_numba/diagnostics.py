@@ -277,7 +277,7 @@ def chain_findings(
     rates = stats["acceptance_rate"]
     rates = rates[~np.isnan(rates)][:ACCEPTANCE_DRAWS]
     found = [
-        diverged(stats["diverging"].any()),
+        diverged(float(stats["diverging"].sum())),
         stuck(_first_above(stats["longest_stay"], STUCK_STAY)),
         capped(_first_above(stats["n_capped"], 0)),
         unconverged(tuned.converged),
