@@ -572,11 +572,12 @@ def run_chains(
     progress: Progress,
     executor: Any = None,
     on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
+    keep_going: bool = False,
 ) -> tuple[np.ndarray, list[ChainOutput], bool]:
     """Run all chains; returns (draws (chain, draw, d), outputs, interrupted).
 
     `on_start` gets the chains before they run, to look at them or to abort them from another
-    thread.
+    thread. A chain that fails ends the others, unless they are to `keep_going`.
     """
     d, draws = tasks[0].target.ndim, tasks[0].draws
     out = np.empty((len(tasks), draws, d))
@@ -584,7 +585,7 @@ def run_chains(
         remote = [RemoteRun(task, out[k]) for k, task in enumerate(tasks)]
         if on_start is not None:
             on_start(remote)
-        interrupted = _run_elsewhere(remote, executor, progress)
+        interrupted = _run_elsewhere(remote, executor, progress, keep_going)
         return out, [run.output for run in remote], interrupted
     with watched(progress.compiling):
         Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
@@ -599,7 +600,7 @@ def run_chains(
     ):
         try:
             waiting.extend(pool.submit(run.run) for run in runs)
-            _watch(runs, waiting, progress)
+            _watch(runs, waiting, progress, keep_going)
         except BaseException as error:  # the pool waits for its threads, so they must end
             for run in runs:
                 run.abort()
@@ -636,13 +637,13 @@ class _QuietBlas:
 _quiet_blas = _QuietBlas()
 
 
-def _watch(runs, waiting, display: Progress) -> None:
+def _watch(runs, waiting, display: Progress, keep_going: bool) -> None:
     """Show the progress until all chains have ended, or one has failed."""
     pending = set(waiting)
     while pending:
         ended, pending = futures.wait(pending, POLL_SECONDS, futures.FIRST_COMPLETED)
-        display.update([run.progress() for run in runs])
-        if any(f.result().error is not None for f in ended):
+        display.update(run.progress() for run in runs)
+        if not keep_going and any(f.result().error is not None for f in ended):
             for run in runs:
                 run.abort()
 
@@ -704,7 +705,9 @@ def _run_sent(shipped: Shipped, k: int, task: ChainTask, link: Any) -> ChainOutp
         return run.run()
 
 
-def _run_elsewhere(runs: list[RemoteRun], executor: Any, display: Progress) -> bool:
+def _run_elsewhere(
+    runs: list[RemoteRun], executor: Any, display: Progress, keep_going: bool
+) -> bool:
     """All chains on an executor; says whether they were interrupted."""
     # What chains share is sent, and compiled there, once per worker.
     shared = {id(r.task.target): Shipped((r.task.target, r.task.settings)) for r in runs}
@@ -718,11 +721,11 @@ def _run_elsewhere(runs: list[RemoteRun], executor: Any, display: Progress) -> b
             ],
         )
         try:
-            _watch_elsewhere(runs, calls, reports, display)
+            _watch_elsewhere(runs, calls, reports, display, keep_going)
         except KeyboardInterrupt:
             for run in runs:
                 run.abort()
-            _watch_elsewhere(runs, calls, reports, display)
+            _watch_elsewhere(runs, calls, reports, display, keep_going)
         finally:
             calls.close()
     for k in calls.rerun | reports.started_again:
@@ -735,7 +738,7 @@ def _without_target(task: ChainTask) -> ChainTask:
 
 
 def _watch_elsewhere(
-    runs: list[RemoteRun], calls: Calls, reports: Reports, display: Progress
+    runs: list[RemoteRun], calls: Calls, reports: Reports, display: Progress, keep_going: bool
 ) -> None:
     """Collect the chains as they end, and show how far they are. One that raises ends the others;
     one that is lost with its worker does not.
@@ -744,7 +747,7 @@ def _watch_elsewhere(
     while calls.waiting and time.monotonic() < stopped + GRACE_SECONDS:
         for k, output, error in calls.ended(POLL_SECONDS):
             runs[k].end(output, error)
-            if output is not None and output.error is not None:
+            if output is not None and output.error is not None and not keep_going:
                 runs[k].abort()
         if stopped == math.inf and any(run.aborted.is_set() for run in runs):
             stopped = time.monotonic()
@@ -755,7 +758,7 @@ def _watch_elsewhere(
         reports.read()
         for k, run in enumerate(runs):
             run.report = reports.progress(k)
-        display.update([run.progress() for run in runs])
+        display.update(run.progress() for run in runs)
 
 
 # ------------------------------------------------------------------ collecting

@@ -4,10 +4,12 @@ Two ways to sample: `MJHMC`, a step method for `pm.sample`, which goes with all 
 beside other step methods; and `sample`, whole chains in native code, which is quicker.
 """
 
+from mjhmc_numba.pymc.calibration import Calibration, sbc
 from mjhmc_numba.pymc.compare import Comparison, compare
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.estimates import estimates, log_marginal_likelihood
 from mjhmc_numba.pymc.expand import Expansion
+from mjhmc_numba.pymc.mapping import Mapped
 from mjhmc_numba.pymc.registration import Registration, fit_bambi, register
 from mjhmc_numba.pymc.report import report
 from mjhmc_numba.pymc.sampler import MJHMCSampler
@@ -16,11 +18,13 @@ from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.pymc.weighted import resample, weighted_summary
 
 __all__ = [
+    "Calibration",
     "Comparison",
     "CompiledModel",
     "Expansion",
     "MJHMC",
     "MJHMCSampler",
+    "Mapped",
     "ModelDensity",
     "Registration",
     "Sampling",
@@ -33,5 +37,6 @@ __all__ = [
     "report",
     "resample",
     "sample",
+    "sbc",
     "weighted_summary",
 ]

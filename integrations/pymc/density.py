@@ -136,8 +136,12 @@ class ModelDensity:
         """Whether it runs without Python."""
         return not isinstance(self._compiled(), PythonDensity)
 
-    def target(self) -> Target:
-        """The density as the sampler takes it; it keeps this density and reads its table."""
+    def target(self, rebuild: tuple | None = None) -> Target:
+        """The density as the sampler takes it; it keeps this density and reads its table.
+
+        `rebuild`, (function, arguments), makes it again in another process where there is a
+        shorter way than to send this density.
+        """
         return Target.from_address(
             self.address,
             self.ndim,
@@ -145,7 +149,7 @@ class ModelDensity:
             keepalive=self,
             error_at=self.error_at,
             names=list(self.layout.told),
-            rebuild=(ModelDensity.target, (self,)),
+            rebuild=rebuild or (ModelDensity.target, (self,)),
         )
 
     def logp_and_grad(self, x: ArrayLike) -> tuple[float, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -33,6 +33,7 @@ __all__ = [
     "chain_generators",
     "data_in_model",
     "from_groups",
+    "initial_point_functions",
     "initial_points",
     "log_convergence",
     "mark_results",
@@ -50,11 +51,16 @@ def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator
     return rngs, [int(rng.integers(2**30)) for rng in rngs]
 
 
+def initial_point_functions(model, initvals, chains: int) -> list[Callable]:
+    """For each chain, seed -> PyMC's initial point, without jitter."""
+    return make_initial_point_fns_per_chain(
+        model=model, overrides=initvals, jitter_rvs=set(), chains=chains
+    )
+
+
 def initial_points(model, initvals, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:
     """PyMC's initial point of each chain, without jitter."""
-    functions = make_initial_point_fns_per_chain(
-        model=model, overrides=initvals, jitter_rvs=set(), chains=len(seeds)
-    )
+    functions = initial_point_functions(model, initvals, len(seeds))
     return [function(seed) for function, seed in zip(functions, seeds, strict=True)]
 
 

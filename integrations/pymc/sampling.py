@@ -6,7 +6,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import DiscreteVariableError
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.jump_record import add_record, record_names
+from mjhmc_numba.pymc.mapping import Mapped, map_datasets
 from mjhmc_numba.pymc.packaging import (
     chain_generators,
     data_in_model,
@@ -318,6 +319,62 @@ class CompiledModel:
             checkpoint=kept,
         )
         return sampling.run() if blocking else sampling.start()
+
+    def map(
+        self,
+        datasets: Mapping[Hashable, Mapping[str, Any]] | Iterable[Mapping[str, Any]],
+        draws: int = 500,
+        tune: int = 500,
+        chains: int = 2,
+        *,
+        random_seed: Any = None,
+        warm_start: bool = True,
+        cores: int | None = None,
+        executor: Any = None,
+        progressbar: bool | Progress = True,
+        settings: Settings | None = None,
+        **options: Any,
+    ) -> Mapped:
+        """Sample the model on many data sets, with one compilation.
+
+        Parameters
+        ----------
+        datasets : mapping of name to data set, or iterable of data sets
+            Each a mapping of the names of `pm.Data` to values; what it lacks is the model's.
+        draws, tune, chains : int
+            Of each data set.
+        random_seed : object
+            Anything that `pm.sample` takes. Each data set has a seed of its own, by its place.
+        warm_start : bool
+            Whether of 20 neighbours only the first has a warm-up of its own: the others begin with
+            what it has tuned and burn in for a quarter as long. One whose chains then disagree, or
+            accept little, has a warm-up of its own after all.
+        cores, executor, progressbar, settings, **options
+            As in `sample`.
+
+        Returns
+        -------
+        Mapped
+            `posterior` and `sample_stats`, each an xarray Dataset along `dataset`, and `failures`.
+        """
+        chosen = choose_settings(settings, options)
+        check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
+        check_executor(executor)
+        self.density.check_unchanged()
+        return map_datasets(
+            self.density,
+            self.expand,
+            datasets,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            random_seed=random_seed,
+            settings=chosen,
+            warm_start=warm_start,
+            cores=cores if self.density.is_native else 1,
+            executor=executor,
+            progress=Progress.of(progressbar),
+        )
 
     def _tasks(
         self,

@@ -14,7 +14,7 @@ __all__ = ["Shipped"]
 KEPT = 8
 
 _kept: OrderedDict[str, Any] = OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()  # what is shipped may contain what was
 
 
 class Shipped:
