@@ -47,19 +47,23 @@ def test_draws_that_were_cut_short_are_counted_and_warned_of():
     assert (result.stats["n_jumps"] <= 2).all()
 
 
-def test_a_stuck_chain_is_named():
+def test_stuck_chains_are_named():
+    result = mj.sample(log_gamma, ndim=3, seed=6, draws=200, tune=300, progress=False)
+    assert diagnose(result) == []
+    result.stats["longest_stay"][[0, 2], 7] = 500
+    (message,) = diagnose(result)
+    assert message.startswith("Chain 0 stayed at one point for 500 looks at its neighbours")
+    assert message.endswith(" The same is true of chain 2.")
+
+
+def test_a_chain_that_never_moves_raises_and_says_in_which_chain():
     @njit
     def needle(x, grad):
         grad[0] = -1e10 * x[0]
         return -0.5e10 * x[0] ** 2
 
-    with pytest.warns(mj.SamplingWarning) as caught:
+    with pytest.raises(mj.StuckError, match=r"did not move once(.|\n)*Raised in chain \d"):
         mj.sample(needle, [0.0], draws=300, chains=2, seed=1, **FIXED)
-    messages = [str(warning.message) for warning in caught]
-    assert any("met a divergence" in message for message in messages)
-    (message,) = [m for m in messages if "looks at its neighbours" in m]
-    assert message.startswith("Chain 0 stayed at one point for ")
-    assert message.endswith(" The same is true of chain 1.")
 
 
 def test_a_refresh_rate_that_did_not_converge_is_warned_of_by_chain():
