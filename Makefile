@@ -15,22 +15,26 @@ endif
 VENV := .venv/$(VERSION)
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+# Packages that call PyMC ask for versions of their own, so they have an environment of their own.
+CLIENTS := .venv/clients-$(VERSION)
 
 # Programs draw into files, never onto a screen.
 export MPLBACKEND ?= Agg
 
-.PHONY: help install demo test test-long lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery paper mutants docs docs-links dist clean
+.PHONY: help install demo test test-long test-clients lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery benchmark-from-paper paper mutants docs docs-links dist clean
 
 help:
 	@echo "make demo        sample two models with MJHMC and NUTS; pictures in demo/"
 	@echo "make test        the tests, without those marked long"
 	@echo "make test-long   the tests marked long"
+	@echo "make test-clients  Bambi, pymc-marketing and others with MJHMC, in an environment of their own"
 	@echo "make lint        ruff, mypy and the import contracts"
 	@echo "make format      let ruff rewrite what it can"
 	@echo "make benchmark             the kernel's time and memory: examples/benchmark/SPEED.md"
 	@echo "make benchmark-pymc        time per gradient and to the first draw on PyMC models"
 	@echo "make benchmark-efficiency  effective samples per gradient: RESULTS.md (QUICK=1: a few)"
 	@echo "make benchmark-gallery     the same on real models with real data"
+	@echo "make benchmark-from-paper  the price of each step from the paper to the default"
 	@echo "make paper       every figure of the paper (QUICK=1: in minutes)"
 	@echo "make mutants     break the kernel in small ways; the tests must notice each"
 	@echo "make docs        the documentation site, in docs/_build/html"
@@ -46,6 +50,11 @@ $(INSTALLED): pyproject.toml
 	$(RUN) -m pip install --disable-pip-version-check --quiet --editable '.[pymc,plots,dev]'
 	touch $@
 
+$(CLIENTS)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(CLIENTS)
+	$(CLIENTS)/bin/python -m pip install --disable-pip-version-check --quiet --editable '.[clients,pymc]' pytest
+	touch $@
+
 demo: $(INSTALLED)
 	$(RUN) examples/demo.py $(ARGS)
 
@@ -54,6 +63,9 @@ test: $(INSTALLED)
 
 test-long: $(INSTALLED)
 	$(RUN) -m pytest -m long $(ARGS)
+
+test-clients: $(CLIENTS)/.installed
+	$(CLIENTS)/bin/python -m pytest -m clients $(ARGS)
 
 lint: $(INSTALLED)
 	$(RUN) -m ruff check .
@@ -75,6 +87,9 @@ benchmark-efficiency: $(INSTALLED)
 
 benchmark-gallery: $(INSTALLED)
 	$(RUN) examples/benchmark/efficiency.py --bench gallery --out examples/benchmark/results/gallery.csv $(ARGS)
+
+benchmark-from-paper: $(INSTALLED)
+	$(RUN) examples/benchmark/from_paper.py $(ARGS)
 
 paper: $(INSTALLED)
 	$(RUN) examples/paper/run.py $(if $(QUICK),--quick) $(ARGS)

@@ -1,6 +1,8 @@
 """The paper's output on PyMC models: the weighted jump record, and draws and summaries from it."""
 
+import re
 import warnings
+from pathlib import Path
 
 import arviz as az
 import numpy as np
@@ -267,3 +269,12 @@ def test_resampling_says_what_is_wrong(short, compiled):
         mp.resample(short, 0)
     with pytest.raises(ValueError, match="method must be one of"):
         mp.resample(short, method="none")
+
+
+def test_the_page_about_weighted_draws_runs(capsys):
+    page = Path(__file__).parents[2] / "docs" / "weighted_draws.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    names = {"__name__": "page"}
+    exec(compile(block, page.name, "exec"), names)
+    assert names["draws"]["posterior"].sizes["draw"] == 500
+    assert "r_hat" in capsys.readouterr().out
