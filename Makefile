@@ -51,6 +51,7 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 $(CLIENTS)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 12) and "The packages of today need Python 3.12 or newer; $(PYTHON) is $(VERSION). Choose one: make test-clients PYTHON=python3.12")'
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip install --disable-pip-version-check --quiet --editable '.[clients,pymc]' pytest
 	touch $@
