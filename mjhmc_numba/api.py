@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.diagnostics import diagnose
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.executors import check_executor
+from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.results import Result
@@ -230,5 +230,5 @@ def _diagnosed(result: Result, tasks: list[ChainTask]) -> Result:
     if result.draws.shape[1]:
         result.warnings.extend(diagnose(result, tasks[0].target))
     for message in result.warnings:
-        warnings.warn(message, SamplingWarning, stacklevel=4)
+        warn_user(message, SamplingWarning)
     return result

@@ -71,6 +71,9 @@ DIVERGENCE_ADVICE = (
     ": there may be regions of high curvature that the chains do not enter. Raise target_accept, "
     "as in MJHMC(target_accept=0.95) or sample(target_accept=0.95), or reparametrise the model."
 )
+NON_CENTRED = " A hierarchy is easier to sample written non-centred."
+# Shares of the draws of two chains by which one sits lower in log density than the other.
+ALMOST_ALL, FEW = 0.9, 0.1
 
 
 class Finding(NamedTuple):
@@ -78,6 +81,12 @@ class Finding(NamedTuple):
 
     kind: str
     message: str
+
+    def fitting(self, is_hierarchy: bool) -> Finding:
+        """The same with the advice that fits a hierarchy, where the model is known to be one."""
+        if not is_hierarchy or self.kind not in ("energy", "mixing"):
+            return self
+        return self._replace(message=self.message + NON_CENTRED)
 
     def of(self, chain: int) -> str:
         """The same of a chain with a number."""
@@ -210,7 +219,7 @@ class EnergySums:
             "energy",
             f"{THE_CHAIN} explores its energies slowly (E-BFMI {bfmi:.2g}): tails or the narrow "
             "end of a funnel are reached rarely, and variances may be wrong. Reparametrise the "
-            "model, for example as a non-centred one.",
+            "model.",
         )
 
 
@@ -254,7 +263,7 @@ def slow_mixing(kept: np.ndarray, n: int, labels: Sequence[str]) -> Finding | No
         "mixing",
         f"{THE_CHAIN} mixes slowly: its first {n} draws are worth only {size:.0f} independent ones "
         f"in {labels[dimension]} or its square, and its variance may be wrong. Draw more, or "
-        "reparametrise the model: a non-centred hierarchy is easier.",
+        "reparametrise the model.",
     )
 
 
@@ -329,7 +338,9 @@ def _mixing_findings(draws: np.ndarray, names: Sequence[str]) -> Iterator[Findin
 # ------------------------------------------------------ all chains, and the density
 
 
-def diagnose(result: Result, target: Target | None = None) -> list[str]:
+def diagnose(
+    result: Result, target: Target | None = None, *, is_hierarchy: bool = False
+) -> list[str]:
     """Messages about a run, each with advice; none if all looks well.
 
     Parameters
@@ -338,12 +349,14 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
         The run.
     target : Target, optional
         Its density, which is asked whether it is flat.
+    is_hierarchy : bool
+        Whether priors are known to depend on other variables.
 
     Returns
     -------
     list of str
     """
-    found = findings(result)
+    found = findings(result, is_hierarchy)
     others = [[f for f in of_chain if f.kind != "divergence"] for of_chain in found]
     messages = [*_divergences(result), *_merged(result.chains, others)]
     is_slow = any(finding.kind == "mixing" for of_chain in found for finding in of_chain)
@@ -362,12 +375,13 @@ def diagnose(result: Result, target: Target | None = None) -> list[str]:
     return messages
 
 
-def findings(result: Result) -> list[list[Finding]]:
+def findings(result: Result, is_hierarchy: bool = False) -> list[list[Finding]]:
     """What the rules of one chain say of each."""
     found = []
     for k, draws in enumerate(result.draws):
         stats = {name: values[k] for name, values in result.stats.items()}
-        found.append(chain_findings(draws, stats, result.tuned[k], result.names))
+        of_chain = chain_findings(draws, stats, result.tuned[k], result.names)
+        found.append([finding.fitting(is_hierarchy) for finding in of_chain])
     return found
 
 
@@ -420,12 +434,33 @@ def _disagreement(result: Result) -> list[str]:
         return []
     worst = bad[np.argmax(np.nan_to_num(r_hat[bad], nan=np.inf))]
     named = _some([result.names[j] for j in bad])
-    message = (
-        f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): they did not converge, "
-        "or there is nothing to converge to because the density does not fall off. Run longer, "
-        "reparametrise the model, or check that its density has a finite integral."
+    why = _lower_chains(result) or (
+        "they did not converge, or there is nothing to converge to because the density does not "
+        "fall off. Run longer, reparametrise the model, or check that its density has a finite "
+        "integral."
     )
-    return [message]
+    return [f"The chains disagree in {named} (R-hat up to {r_hat[worst]:.3g}): {why}"]
+
+
+def _lower_chains(result: Result) -> str:
+    """Which chains sit at a lower log density than another: nearly all of their draws lie below
+    nearly all of its draws.
+    """
+    lp = result.stats["lp"]
+    low, median, high = np.quantile(lp, [FEW, 0.5, ALMOST_ALL], axis=1)
+    best = int(median.argmax())
+    lower = np.flatnonzero(high < low[best])
+    if not lower.size:
+        return ""
+    named = " and ".join(str(result.chains[k]) for k in lower)
+    many = lower.size > 1
+    return (
+        f"chain{'s' if many else ''} {named} {'sit' if many else 'sits'} at a lower log density "
+        f"than chain {result.chains[best]} (about {median[lower].max():.5g} against "
+        f"{median[best]:.5g}). {'They are' if many else 'It is'} in another region, perhaps a "
+        "minor mode that longer runs do not leave. Compare what the chains found, or start them "
+        "elsewhere."
+    )
 
 
 def _few_effective(result: Result) -> list[str]:

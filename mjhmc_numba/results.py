@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from mjhmc_numba.convergence import least_effective, split_r_hat
+from mjhmc_numba.markup import card
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 
 __all__ = ["Result", "chain_attributes", "merged_attributes"]
+
+FEWEST_TO_JUDGE = 4  # draws, for halves of chains to have a variance
 
 # Attributes that all chains of a run share.
 SHARED = ("sampler", "sampler_version", "settings", "rates")
@@ -109,11 +113,31 @@ class Result:
 
     def __repr__(self) -> str:
         chains, draws, d = self.draws.shape
-        steps = int(self.stats["n_steps"].sum())
+        n = len(self.warnings)
         return (
             f"<Result: {chains} chains x {draws} draws x {d} dimensions, "
-            f"{int(self.warmup_gradients.sum())} + {steps} gradients>"
+            f"{self.gradients['warmup']:,} + {self.gradients['draws']:,} gradients, "
+            f"{self.stats['diverging'].sum()} diverging, {n} warning{'' if n == 1 else 's'}>"
         )
+
+    def _repr_html_(self) -> str:
+        chains, draws, d = self.draws.shape
+        facts: dict[str, Any] = {
+            "chains x draws x dimensions": f"{chains} x {draws:,} x {d:,}",
+            "gradients": f"{self.gradients['warmup']:,} in the warm-up, "
+            f"{self.gradients['draws']:,} after it",
+            "diverging draws": int(self.stats["diverging"].sum()),
+        }
+        if draws >= FEWEST_TO_JUDGE:
+            size, dimension = least_effective(self.draws)
+            facts["worst R-hat"] = f"{np.max(split_r_hat(self.draws)):.3f}"
+            facts["worst effective size"] = f"{size:,.0f} ({self.names[dimension]})"
+        facts |= {
+            "integrator": ", ".join(sorted({t.integrator for t in self.tuned})),
+            "settings": self.settings.given() or "all by default",
+            "seed": self.seed,
+        }
+        return card("Result", facts, notes=self.warnings)
 
     @property
     def gradients(self) -> dict[str, int]:

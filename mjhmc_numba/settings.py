@@ -23,6 +23,7 @@ from mjhmc_numba.kernel.layout import (
     STRAIGHT,
     THINNING,
 )
+from mjhmc_numba.markup import card
 from mjhmc_numba.tuned import INTEGRATORS
 
 __all__ = ["PAPER", "Resolved", "Settings", "check_chain", "check_counts", "choose_settings"]
@@ -204,16 +205,27 @@ class Settings:
             ),
         )
 
-    def given(self) -> str:
-        """What differs from the defaults, as keyword arguments; arrays by their class alone."""
-        shown = []
+    def _given(self) -> dict[str, str]:
+        """What differs from the defaults; arrays by their class alone."""
+        shown = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if _content(value) == _content(field.default):
                 continue
             is_plain = isinstance(value, (str, bool, Integral, Real))
-            shown.append(f"{field.name}={value!r}" if is_plain else f"{field.name}={_kind(value)}")
-        return ", ".join(shown)
+            shown[field.name] = repr(value) if is_plain else _kind(value)
+        return shown
+
+    def given(self) -> str:
+        """What differs from the defaults, as keyword arguments; arrays by their class alone."""
+        return ", ".join(f"{name}={value}" for name, value in self._given().items())
+
+    def __repr__(self) -> str:
+        return f"Settings({self.given()})"
+
+    def _repr_html_(self) -> str:
+        given = self._given()
+        return card("Settings that differ from the default" if given else repr(self), given)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Settings):

@@ -4,6 +4,17 @@ Two ways to sample: `MJHMC`, a step method for `pm.sample`, which goes with all 
 beside other step methods; and `sample`, whole chains in native code, which is quicker.
 """
 
+try:
+    import pymc as _  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name not in ("pymc", "pytensor", "matplotlib"):
+        raise
+    raise ModuleNotFoundError(
+        f"mjhmc_numba.pymc needs {error.name}, which is not installed: "
+        "pip install 'mjhmc_numba[pymc]'",
+        name=error.name,
+    ) from None
+
 from mjhmc_numba.pymc.calibration import Calibration, sbc
 from mjhmc_numba.pymc.compare import Comparison, compare
 from mjhmc_numba.pymc.density import ModelDensity

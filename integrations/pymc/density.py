@@ -25,6 +25,7 @@ from mjhmc_numba.density.callback import PythonDensity
 from mjhmc_numba.density.signature import NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayTable
 from mjhmc_numba.errors import TargetError
+from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import announced
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE, explain_start
 from mjhmc_numba.pymc.errors import (
@@ -135,6 +136,23 @@ class ModelDensity:
     def is_native(self) -> bool:
         """Whether it runs without Python."""
         return not isinstance(self._compiled(), PythonDensity)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a person would like to know of it."""
+        kind = "native" if self.is_native else "through Python, which is slow"
+        sizes = zip(self.value_vars, self.layout.sizes, self.layout.shapes, strict=True)
+        named = [
+            f"{self.model.values_to_rvs[v].name}{f' ({n})' if shape else ''}"
+            for v, n, shape in sizes
+        ]
+        return {"dimensions": f"{self.ndim:,}", "variables": ", ".join(named), "code": kind}
+
+    @property
+    def description(self) -> str:
+        """The same in half a sentence."""
+        facts = self.facts
+        return f"{facts['dimensions']} dimensions of {facts['variables']}, {facts['code']}"
 
     def target(self, rebuild: tuple | None = None) -> Target:
         """The density as the sampler takes it; it keeps this density and reads its table.
@@ -343,13 +361,12 @@ class ModelDensity:
         with announced("gradient"):
             reasons = self._try_to_compile()
         if reasons:
-            warnings.warn(
+            warn_user(
                 f"{'; '.join(dict.fromkeys(reasons))}. The model is sampled through PyTensor's own "
                 "function instead: correct, but every gradient costs 10 microseconds or more on "
                 "top and the chains of one process share one core. Write that operation in terms "
                 "of others, or register a Numba implementation of it.",
                 ObjectModeWarning,
-                stacklevel=5,
             )
 
     def _try_to_compile(self) -> list[str]:

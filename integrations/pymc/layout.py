@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from pymc.pytensorf import continuous_types
+from pytensor.graph.traversal import ancestors
 
 from mjhmc_numba.pymc.errors import (
     DiscreteVariableError,
@@ -25,13 +26,15 @@ class Layout:
     """Names, shapes and dtypes of the value variables, in the order of the raveled vector.
 
     `told` has a name for each dimension as the model's author knows it, for messages: the random
-    variable ``theta[Choate]`` and not its value variable ``theta_log__[0]``.
+    variable ``theta[Choate]`` and not its value variable ``theta_log__[0]``. In a hierarchy the
+    prior of a variable depends on another.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     told: tuple[str, ...] = ()
+    is_hierarchy: bool = False
 
     @classmethod
     def of(cls, model: Any, value_vars: Sequence[Any], point: Mapping[str, np.ndarray]) -> Layout:
@@ -42,6 +45,7 @@ class Layout:
             shapes,
             tuple(v.dtype for v in value_vars),
             tuple(name for of_variable in told for name in of_variable),
+            _is_hierarchy(model),
         )
 
     @property
@@ -87,6 +91,11 @@ class Layout:
                 self.names, self.shapes, self.dtypes, self.slices, strict=True
             )
         }
+
+
+def _is_hierarchy(model: Any) -> bool:
+    free = set(model.free_RVs)
+    return any(v in free for rv in free if rv.owner for v in ancestors(rv.owner.inputs))
 
 
 def _labels(name: str, coords: Iterable[Iterable]) -> list[str]:

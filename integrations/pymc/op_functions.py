@@ -9,7 +9,6 @@ same machine code.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +18,7 @@ from pytensor.link.numba.cache import NUMBA_CACHE_PATH
 
 from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries
 from mjhmc_numba.kernel.store import UnsafeCacheWarning, others_can_write
+from mjhmc_numba.kernel.user_warnings import warn_user
 
 __all__ = ["compiled_in_one_go"]
 
@@ -26,11 +26,10 @@ __all__ = ["compiled_in_one_go"]
 def _others_can_write_pytensors_cache() -> bool:
     unsafe = others_can_write(NUMBA_CACHE_PATH)
     if unsafe:
-        warnings.warn(
+        warn_user(
             f"PyTensor's cache {NUMBA_CACHE_PATH} can be written by other users, so it is not "
             "used. Give yourself a folder that is yours alone (chmod 700).",
             UnsafeCacheWarning,
-            stacklevel=2,
         )
     return unsafe
 

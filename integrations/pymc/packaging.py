@@ -199,10 +199,13 @@ def _coords_of_new_lengths(density: ModelDensity) -> dict[str, np.ndarray]:
     return coords
 
 
-def log_convergence(data, model) -> None:
-    """PyMC's own checks of R-hat and effective sample size, in its log."""
-    warnings = run_convergence_checks(data, model)
-    log_warnings([w for w in warnings if w.kind is not WarningType.DIVERGENCES])
+def log_convergence(data, model, *, only_hints: bool = False) -> None:
+    """PyMC's own checks of R-hat and effective sample size, in its log.
+
+    `only_hints` leaves these out, where our warnings have told the same of named variables.
+    """
+    told = {WarningType.DIVERGENCES, *((WarningType.CONVERGENCE,) if only_hints else ())}
+    log_warnings([w for w in run_convergence_checks(data, model) if w.kind not in told])
 
 
 def as_dataset(group: Any) -> xarray.Dataset:

@@ -24,6 +24,7 @@ ASKED = {
     "n_capped": 0.0,
     "n_R": 1.0,
     "n_steps": 0.0,
+    "lp": 0.0,
     "diverging": 0.0,
 }
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,9 @@ from pymc.model import modelcontext
 from mjhmc_numba.diagnostics import diagnose
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.executors import check_executor
+from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import InThread, watched
+from mjhmc_numba.markup import card
 from mjhmc_numba.process import Process
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.density import ModelDensity
@@ -244,8 +245,10 @@ class CompiledModel:
         }
 
     def __repr__(self) -> str:
-        kind = "native" if self.density.is_native else "through Python"
-        return f"<CompiledModel: {self.density.ndim} dimensions, {kind}>"
+        return f"<CompiledModel: {self.density.description}>"
+
+    def _repr_html_(self) -> str:
+        return card("CompiledModel", self.density.facts)
 
     def with_data(self, **data: Any) -> CompiledModel:
         """The same machine code on other `pm.Data`; this object and the model keep theirs."""
@@ -290,6 +293,8 @@ class CompiledModel:
         kept = None if checkpoint is None else Checkpoint(checkpoint, every)
         if kept is not None:
             random_seed = kept.seed(random_seed)
+        if random_seed is None:  # one that can be written down
+            random_seed = np.random.SeedSequence().entropy
         if isinstance(warm_start, Sampling):
             warm_start = warm_start.result
         check_memory(self.density.ndim, draws, tune if keep_warmup else 0, len(numbers))
@@ -317,6 +322,7 @@ class CompiledModel:
             idata_kwargs=dict(idata_kwargs or {}),
             recorded=recorded,
             checkpoint=kept,
+            seed=random_seed,
         )
         return sampling.run() if blocking else sampling.start()
 
@@ -452,7 +458,9 @@ class Sampling:
         executor: Any = None,
         recorded: Expansion | None = None,
         checkpoint: Checkpoint | None = None,
+        seed: Any = None,
     ):
+        self._seed = seed
         self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
         self._idata_kwargs, self._executor, self._recorded = idata_kwargs, executor, recorded
@@ -466,9 +474,26 @@ class Sampling:
         self._began = time.perf_counter()
 
     def __repr__(self) -> str:
-        made = [len(run.rows_so_far().draws) for run in self._runs]
-        state = "finished" if self.is_finished else "running"
-        return f"<Sampling: {state}, draws of each chain: {made}>"
+        return f"<Sampling: {self._state}, draws of each chain: {self._made}>"
+
+    def _repr_html_(self) -> str:
+        task = self._tasks[0]
+        facts = {
+            "state": self._state,
+            "draws of each chain": f"{', '.join(map(str, self._made))} of {task.draws:,}",
+            "warm-up": f"{task.tune:,} draws",
+            "settings": task.settings.given() or "all by default",
+            **self._density.facts,
+        }
+        return card("Sampling", facts)
+
+    @property
+    def _state(self) -> str:
+        return "finished" if self.is_finished else "running"
+
+    @property
+    def _made(self) -> list[int]:
+        return [len(run.rows_so_far().draws) for run in self._runs]
 
     # ------------------------------------------------------------------ running
 
@@ -632,7 +657,7 @@ class Sampling:
         if self._recorded is not None and result.jumps is not None:
             add_record(data, self._recorded, self._density, result, attributes)
         if "sample_stats" in data:  # not if the chains ended in their warm-up
-            data["sample_stats"].attrs.update(result.warmup_attributes())
+            data["sample_stats"].attrs.update(result.warmup_attributes(), seed=str(self._seed))
         return data
 
     @property
@@ -665,9 +690,11 @@ class Sampling:
     def _report(self, result: Result, data: Any) -> None:
         messages = list(result.warnings)
         if result.draws.shape[1]:
-            messages += diagnose(result, self._tasks[0].target)
-        data["sample_stats"].attrs["warnings"] = "\n".join(messages)
+            hierarchy = self._density.layout.is_hierarchy
+            messages += diagnose(result, self._tasks[0].target, is_hierarchy=hierarchy)
+        if "sample_stats" in data:
+            data["sample_stats"].attrs["warnings"] = "\n".join(messages)
         for message in messages:
-            warnings.warn(message, SamplingWarning, stacklevel=5)
+            warn_user(message, SamplingWarning)
         if self._checks and result.draws.shape[1]:
-            log_convergence(data, self._density.model)
+            log_convergence(data, self._density.model, only_hints=bool(messages))

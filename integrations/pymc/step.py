@@ -25,6 +25,7 @@ from mjhmc_numba.errors import SettingsError, StuckError
 from mjhmc_numba.initial import Region
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, STAT_NAMES
 from mjhmc_numba.kernel.waiting import watched
+from mjhmc_numba.markup import card
 from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.caller import explain_failure, tune_of_caller
@@ -186,6 +187,14 @@ class MJHMC(BlockedStep):
             `draw_interval`, and whatever else `MJHMC` takes. What is not given is tuned.
         """
         return cls(vars, **(PAPER | options))
+
+    def __repr__(self) -> str:
+        given = self.settings.given()
+        return f"<MJHMC: {self.density.description}{'; ' + given if given else ''}>"
+
+    def _repr_html_(self) -> str:
+        given = self.settings.given() or "all by default"
+        return card("MJHMC, a step method for pm.sample", {**self.density.facts, "settings": given})
 
     # ------------------------------------------------------------------- PyMC's hooks
 

@@ -110,7 +110,7 @@ class Watch:
     def _tell(self, finding: Finding | None) -> None:
         if finding is not None and finding.kind not in self.told:
             self.told.append(finding.kind)
-            self.waiting.append(finding)
+            self.waiting.append(finding.fitting(self.layout.is_hierarchy))
 
     def _keep(self, x: np.ndarray) -> None:
         """Every draw, then every other one, and so on: few numbers however long the chain."""

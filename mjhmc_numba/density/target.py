@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
@@ -19,6 +18,7 @@ from mjhmc_numba.density.signature import DENSITY, NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayField, ArrayTable
 from mjhmc_numba.density.wrapper import argument_names, density_source, names_of
 from mjhmc_numba.errors import SlowDensityWarning, TargetError
+from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import compile_in_thread
 
 __all__ = ["Target", "as_target"]
@@ -249,12 +249,11 @@ def _python_target(
 
 def _warn_slow(function: Callable) -> None:
     label = getattr(function, "__name__", type(function).__name__)
-    warnings.warn(
+    warn_user(
         f"The density {label} is a Python function, so every gradient goes through the "
         "interpreter and chains share one core. Give an @njit function (x, grad) -> logp that "
         "writes the gradient to sample natively.",
         SlowDensityWarning,
-        stacklevel=5,
     )
 
 

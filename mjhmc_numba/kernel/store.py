@@ -14,7 +14,6 @@ import re
 import stat
 import sys
 import tempfile
-import warnings
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -28,6 +27,7 @@ from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 
 from mjhmc_numba.kernel.deferred import can_defer
+from mjhmc_numba.kernel.user_warnings import warn_user
 
 __all__ = [
     "CacheWarning",
@@ -58,11 +58,10 @@ _told: list[str] = []  # the trouble that this process has warned of: one is eno
 def _warn(category: type[Warning], trouble: str) -> None:
     if not _told:
         _told.append(trouble)
-        warnings.warn(
+        warn_user(
             f"{trouble} Machine code is compiled in every process instead. Give yourself a folder "
             "that is yours alone (chmod 700) and has room, or set MJHMC_NUMBA_CACHE_DIR to one.",
             category,
-            stacklevel=3,
         )
 
 

@@ -32,6 +32,23 @@ def test_chains_in_different_modes_are_warned_of():
     assert result.warnings == [str(warning.message) for warning in caught]
 
 
+def test_a_chain_at_a_lower_log_density_is_named(seeds):
+    """Two modes whose log densities differ by more than draws within a mode do."""
+
+    @njit
+    def two_modes(x, grad):
+        near = 0.0 if x[0] < 0 else 60.0
+        at = -20.0 if x[0] < 0 else 20.0
+        grad[0], grad[1] = at - x[0], -x[1]
+        return near - 0.5 * ((x[0] - at) ** 2 + x[1] ** 2)
+
+    starts = [[20.0, 0.0], [-20.0, 0.0], [20.0, 0.0]]
+    options = {"draws": 200, "chains": 3, "seed": seeds(3), "check_gradient": False}
+    match = "chain 1 sits at a lower log density than chain [02]"
+    with pytest.warns(mj.SamplingWarning, match=match):
+        mj.sample(two_modes, starts, **options, **FIXED)
+
+
 def test_draws_that_were_cut_short_are_counted_and_warned_of():
     with pytest.warns(mj.SamplingWarning, match="draws that were cut short"):
         result = mj.sample(

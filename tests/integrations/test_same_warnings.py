@@ -56,8 +56,9 @@ def test_a_chain_is_told_the_same_by_both_paths(make, size, options, words, capl
         )
         run.wait()
     native = [str(w.message) for w in caught if issubclass(w.category, SamplingWarning)]
-    found = findings(run._result)
+    found = findings(run._result, is_hierarchy=make is models.funnel)
     assert online == {finding.message for of_chain in found for finding in of_chain}
+    assert any("non-centred" in message for message in online) == (make is models.funnel)
     assert bool(online) == bool(words)
     for word in words:
         assert any(word in message for message in online), (word, online)

@@ -28,7 +28,7 @@ TUNED = first_guess(Settings(), NDIM)
 
 
 def new_watch(ndim=NDIM):
-    return Watch(SimpleNamespace(told=[f"x[{k}]" for k in range(ndim)]))
+    return Watch(SimpleNamespace(told=[f"x[{k}]" for k in range(ndim)], is_hierarchy=False))
 
 
 def watched(watch, draws, stays=None):
