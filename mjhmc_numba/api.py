@@ -17,6 +17,7 @@ from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.executors import check_executor
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import watched
+from mjhmc_numba.pooling import check_warmup, run_with_warmup
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.results import Result
 from mjhmc_numba.run import (
@@ -26,7 +27,6 @@ from mjhmc_numba.run import (
     child_seed,
     extend,
     root_seed,
-    run_tasks,
     warm_started,
 )
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
@@ -59,6 +59,7 @@ def sample(
     every: float = EVERY,
     warm_start: Result | None = None,
     chain: int | None = None,
+    warmup: str = "separate",
     settings: Settings | None = None,
     **options: Any,
 ) -> Result:
@@ -112,6 +113,9 @@ def sample(
         `initial`), and the `tune` draws are a burn-in: 100 may do.
     chain : int, optional
         Run this one alone of the `chains`; see `run_chain`.
+    warmup : {"separate", "pooled"}
+        "pooled" is for many short chains: a few pilots are warmed up, and all chains use what the
+        best of them has tuned, start where pilots have ended, and burn in for a quarter of `tune`.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -138,6 +142,7 @@ def sample(
     check_executor(executor)
     kept = None if checkpoint is None else Checkpoint(checkpoint, every)
     check_chain(chain, chains, seed)
+    check_warmup(warmup, tune)
     if jumps:
         chosen = chosen.for_record()
     starts, ndim = start.given_starts(initial, ndim, chains)
@@ -172,6 +177,7 @@ def sample(
     if chain:
         extra = 0  # the first chain counts the check
     how = {"cores": cores, "progress": display, "executor": executor, "checkpoint": kept}
+    how["warmup"] = warmup if warm_start is None else "separate"
     return _run(tasks, chosen, root, extra, **how)
 
 
@@ -220,7 +226,7 @@ def _run(
     """Run the chains, and say what is wrong with their draws."""
     seed = root if root.spawn_key else root.entropy
     with progress:
-        result = run_tasks(tasks, settings, seed, progress=progress, **how)
+        result, tasks = run_with_warmup(tasks, settings, seed, progress=progress, **how)
     result.warmup_gradients[0] += extra_gradients
     result._continue = partial(_extend, tasks)
     return _diagnosed(result, tasks)

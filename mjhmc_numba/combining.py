@@ -20,7 +20,7 @@ __all__ = ["combine"]
 # Fields of a result that have an entry for each chain, by how they are put together.
 STACKED = ("draws", "warmup_draws", "warmup_gradients")
 NAMED = ("stats", "warmup_stats")
-LISTED = ("tuned", "chains", "rerun", "jumps", "warmup_windows")
+LISTED = ("tuned", "chains", "rerun", "jumps", "warmup_windows", "superchains")
 # Attributes of a group that do.
 OF_EACH_CHAIN = (
     "integrator",

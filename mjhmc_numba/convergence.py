@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,6 +10,7 @@ __all__ = [
     "autocorrelation",
     "effective_size",
     "least_effective",
+    "nested_r_hat",
     "slowest_dimensions",
     "split_r_hat",
 ]
@@ -150,3 +151,34 @@ def split_r_hat(draws: np.ndarray) -> np.ndarray:
             between = halves.mean(axis=1).var(axis=0, ddof=1)
             r_hat[at : at + block.shape[2]] = np.sqrt((half - 1) / half + between / within)
     return r_hat
+
+
+def nested_r_hat(draws: np.ndarray, superchains: Sequence[int]) -> np.ndarray:
+    """R-hat of many short chains (Margossian et al. 2024), without ranks.
+
+    Chains that started at one point are a superchain. Whether their means agree tells whether
+    chains have forgotten where they started, however few draws each has.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d) array
+        One draw of each is enough.
+    superchains : sequence of int
+        Which one each chain belongs to. Of those with more chains than another the first are used.
+
+    Returns
+    -------
+    (d,) array
+        NaN where nothing has moved, or with less than two superchains.
+    """
+    groups = [np.flatnonzero(np.asarray(superchains) == g) for g in np.unique(superchains)]
+    size = min(len(group) for group in groups)
+    nested = draws[np.array([group[:size] for group in groups])]  # (superchain, chain, draw, d)
+    means = nested.mean(axis=2)
+    with np.errstate(all="ignore"):
+        within = nested.var(axis=2, ddof=1) if draws.shape[1] > 1 else np.zeros_like(means)
+        among = means.var(axis=1, ddof=1) if size > 1 else 0.0
+        if len(groups) < 2:
+            return np.full(draws.shape[2], np.nan)
+        between = means.mean(axis=1).var(axis=0, ddof=1)
+        return np.sqrt(1 + between / (within.mean(axis=1) + among).mean(axis=0))

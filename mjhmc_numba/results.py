@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.convergence import least_effective, split_r_hat
+from mjhmc_numba.convergence import least_effective, nested_r_hat, split_r_hat
 from mjhmc_numba.markup import card
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned, WarmupWindow
@@ -50,6 +50,8 @@ class Result:
         The number of each chain; an interrupted run may lack some.
     rerun : list of int
         Chains that were run again, with the same draws, because their worker died.
+    superchains : list of int, optional
+        After a pooled warm-up, for each chain the place that it started from.
     warmup_draws, warmup_stats
         The same of the warm-up, on request.
     jumps : list of dict, optional
@@ -81,6 +83,7 @@ class Result:
     warmup_windows: list[list[WarmupWindow]] = field(default_factory=list)
     interrupted: bool = False
     rerun: list[int] = field(default_factory=list)
+    superchains: list[int] | None = None
     warnings: list[str] = field(default_factory=list)
     ends: list[Any] | None = field(default=None, repr=False)
     # (result, draws, ...) -> result; holds the density, which not everywhere can be.
@@ -146,6 +149,20 @@ class Result:
             "warmup": int(self.warmup_gradients.sum()),
             "draws": int(self.stats["n_steps"].sum()),
         }
+
+    def nested_r_hat(self, superchains: Sequence[int] | None = None) -> np.ndarray:
+        """R-hat of many short chains, for each dimension; see `convergence.nested_r_hat`.
+
+        Parameters
+        ----------
+        superchains : sequence of int, optional
+            For each chain a number that it shares with those that started where it did. Those of
+            a pooled warm-up by default.
+        """
+        groups = self.superchains if superchains is None else superchains
+        if groups is None or len(groups) != len(self.chains):
+            raise ValueError("Say for each chain which superchain it belongs to.")
+        return nested_r_hat(self.draws, groups)
 
     def to_arviz(self, names: Sequence[str] | Mapping[str, tuple] | None = None) -> Any:
         """The draws for ArviZ: InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x).

@@ -183,6 +183,7 @@ class ChainRun:
     has_moved: bool = False  # since the start
     sampling: bool = False
     finished: bool = False
+    last: ChainProgress | None = None  # of a chain that has ended
     aborted: threading.Event = field(default_factory=threading.Event)
 
     # ---------------------------------------------------------------- the chain
@@ -218,7 +219,7 @@ class ChainRun:
             self.warmup = self.warmup.until(self.warmup_kept)
         else:
             self.warmup = Rows.empty(0, task.target.ndim)
-        return ChainOutput(
+        output = ChainOutput(
             self.rows.until(self.made),
             self.warmup,
             self.acceptance,
@@ -231,6 +232,9 @@ class ChainRun:
             self.windows,
             end=self._state() if error is None and self.made == task.draws else None,
         )
+        # The ladder and window of a chain that has ended may be larger than its draws.
+        self.last, self.process, self.piece = self.progress(), None, self.piece[:0].copy()
+        return output
 
     def _begin(self) -> None:
         """Make the process at its start, or where it was."""
@@ -513,14 +517,18 @@ class ChainRun:
     def abort(self) -> None:
         """Stop at the next event; from any thread."""
         self.aborted.set()
-        if self.process is not None:
-            self.process.abort()
+        process = self.process  # the chain may end meanwhile
+        if process is not None:
+            process.abort()
 
     def rows_so_far(self) -> Rows:
         """Rows that are finished; from any thread. The draws are views."""
-        if not self.sampling or self.process is None:
+        process = self.process
+        if not self.sampling:
             return Rows.empty(0, self.out.shape[1])
-        made, (first, began) = self.process.progress().draws, self.block
+        if process is None:
+            return self.rows.until(self.made)
+        made, (first, began) = process.progress().draws, self.block
         rows = self.rows.until(made)
         rows = rows._replace(times=rows.times.copy())
         if first < made and self.made <= first:
@@ -534,7 +542,7 @@ class ChainRun:
         task, process = self.task, self.process
         total = task.tune + task.draws
         if process is None:
-            return ChainProgress(0, total)
+            return self.last or ChainProgress(0, total)
         warming = not self.sampling
         now = process.progress()
         done = now.draws if warming else task.tune + now.draws

@@ -18,6 +18,7 @@ from mjhmc_numba.executors import check_executor
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import InThread, watched
 from mjhmc_numba.markup import card
+from mjhmc_numba.pooling import check_warmup, run_with_warmup
 from mjhmc_numba.process import Process
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.density import ModelDensity
@@ -46,7 +47,6 @@ from mjhmc_numba.run import (
     check_memory,
     extend,
     longest_rectangle,
-    run_tasks,
     stats_of,
     warm_started,
 )
@@ -80,6 +80,7 @@ def sample(
     every: float = EVERY,
     warm_start: Result | Sampling | None = None,
     chain: int | None = None,
+    warmup: str = "separate",
     settings: Settings | None = None,
     **options: Any,
 ) -> Any:
@@ -141,6 +142,8 @@ def sample(
     chain : int, optional
         Run this one alone of the `chains`, with the draws that it has among them; `random_seed`
         must be given. `mjhmc_numba.combine` puts such chains together.
+    warmup : {"separate", "pooled"}
+        "pooled" is for many short chains; see `mjhmc_numba.sample`.
     settings : Settings, optional
         What not to tune; instead of `options`.
     **options
@@ -158,6 +161,7 @@ def sample(
     if checkpoint is not None:
         Checkpoint(checkpoint, every)
     check_chain(chain, chains, random_seed)
+    check_warmup(warmup, tune)
     display = Progress.of(progressbar)  # the same one for compilation and chains
     compiled = compile(
         model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
@@ -182,6 +186,7 @@ def sample(
         every=every,
         warm_start=warm_start,
         chain=chain,
+        warmup=warmup,
         settings=chosen,
     )
 
@@ -276,6 +281,7 @@ class CompiledModel:
         every: float = EVERY,
         warm_start: Result | Sampling | None = None,
         chain: int | None = None,
+        warmup: str = "separate",
         settings: Settings | None = None,
         **options: Any,
     ) -> Any:
@@ -289,6 +295,7 @@ class CompiledModel:
         check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
         check_executor(executor)
         check_chain(chain, chains, random_seed)
+        check_warmup(warmup, tune)
         numbers = list(range(chains)) if chain is None else [chain]
         kept = None if checkpoint is None else Checkpoint(checkpoint, every)
         if kept is not None:
@@ -323,6 +330,7 @@ class CompiledModel:
             recorded=recorded,
             checkpoint=kept,
             seed=random_seed,
+            warmup=warmup if warm_start is None else "separate",
         )
         return sampling.run() if blocking else sampling.start()
 
@@ -459,13 +467,14 @@ class Sampling:
         recorded: Expansion | None = None,
         checkpoint: Checkpoint | None = None,
         seed: Any = None,
+        warmup: str = "separate",
     ):
         self._seed = seed
         self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
         self._idata_kwargs, self._executor, self._recorded = idata_kwargs, executor, recorded
         self._runs: list[ChainRun | RemoteRun] = []
-        self._checkpoint = checkpoint
+        self._checkpoint, self._warmup = checkpoint, warmup
         self._aborted = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: Result | None = None
@@ -524,7 +533,7 @@ class Sampling:
 
     def _work(self) -> None:
         try:
-            self._result = run_tasks(
+            self._result, self._tasks = run_with_warmup(
                 self._tasks,
                 self._tasks[0].settings,
                 None,
@@ -533,6 +542,7 @@ class Sampling:
                 executor=self._executor,
                 on_start=self._note,
                 checkpoint=self._checkpoint,
+                warmup=self._warmup,
             )
         except BaseException as error:  # raised where the draws are waited for
             self._error = error

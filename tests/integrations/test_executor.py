@@ -121,3 +121,12 @@ def test_chains_that_ran_apart_are_those_of_one_run(compiled, here):
         assert list(data["posterior"].attrs[name]) == list(here["posterior"].attrs[name])
     with pytest.raises(mj.SettingsError, match="need the same seed"):
         compiled.sample(**SMALL | {"random_seed": None}, chain=1)
+
+
+def test_a_pooled_warm_up_serves_models_too(compiled):
+    options = SMALL | {"chains": 5, "warmup": "pooled"}
+    data = compiled.sample(**options)
+    assert len(set(data["posterior"].attrs["step_size"])) == 1
+    with Parcels(2) as executor:
+        there = compiled.sample(**options, executor=executor)
+    np.testing.assert_array_equal(there["posterior"]["beta"], data["posterior"]["beta"])

@@ -197,7 +197,8 @@ def test_words_are_those_of_pymc():
     theirs = inspect.signature(pm.sample).parameters
     kwargs = {"settings", "options"}
     # nutpie's, and ours
-    own = {"blocking", "chain", "checkpoint", "every", "executor", "jitter", "jumps", "warm_start"}
+    own = {"blocking", "chain", "check_gradient", "checkpoint", "every", "executor", "jitter"}
+    own |= {"jumps", "warm_start", "warmup"}
     assert set(ours) - set(theirs) - kwargs == own
     for function, extra in (
         (mp.CompiledModel.sample, {"self"}),
