@@ -24,7 +24,7 @@ export MPLBACKEND ?= Agg
 .PHONY: help install demo test test-long test-clients lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery benchmark-from-paper paper mutants docs docs-links dist clean
 
 help:
-	@echo "make demo        sample two models with MJHMC and NUTS; pictures in demo/"
+	@echo "make demo        sample two models with MJHMC, nutpie and NUTS; pictures in demo/"
 	@echo "make test        the tests, without those marked long"
 	@echo "make test-long   the tests marked long"
 	@echo "make test-clients  Bambi, pymc-marketing and others with MJHMC, in an environment of their own"

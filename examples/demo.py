@@ -1,6 +1,6 @@
-"""MJHMC and NUTS side by side on two PyMC models: `make demo`.
+"""MJHMC beside nutpie and NUTS on two PyMC models: `make demo`.
 
-Prints the ArviZ summary and the comparison, and writes two pictures to `demo/`.
+Prints the ArviZ summary and the comparisons, and writes two pictures and a page to `demo/`.
 """
 
 import logging
@@ -11,13 +11,20 @@ import matplotlib
 import numpy as np
 import pymc as pm
 
-from mjhmc_numba.pymc import MJHMC, compare
+from mjhmc_numba.pymc import MJHMC, compare, report
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 FOLDER = Path("demo")
 SEED = 2
+NEXT = """
+Where to go next:
+  {page}                        a page about the last run, for your browser
+  README.md                               your own model in six lines, and when to use another
+  mjhmc_numba.pymc.sample(model=model)    instead of pm.sample()
+  mjhmc_numba.pymc.compare(model)         the table above for your own model
+  make paper QUICK=1                      the figures of the paper"""
 
 
 def eight_schools() -> pm.Model:
@@ -57,7 +64,7 @@ def sample_with_step_method(model: pm.Model):
 
 
 def plot_agreement(data: dict, path: Path) -> None:
-    """The two samplers' posterior of eight schools, as quantiles of each parameter."""
+    """The posterior of eight schools by two samplers, as quantiles of each parameter."""
     levels = np.linspace(0.01, 0.99, 99)
     names = {"mu": "mu, the mean effect", "tau": "tau, the spread", "theta": "theta, school A"}
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
@@ -75,12 +82,12 @@ def plot_agreement(data: dict, path: Path) -> None:
 
 
 def plot_efficiency(comparisons: dict, path: Path) -> None:
-    """Effective samples per gradient and per second, a row a model."""
-    figure, axes = plt.subplots(len(comparisons), 2, figsize=(10, 2.2 * len(comparisons)))
+    """Effective samples per gradient and per second, a row per model."""
+    size = (10, 2.6 * len(comparisons))
+    figure, axes = plt.subplots(len(comparisons), 2, figsize=size, layout="constrained")
     for row, (title, comparison) in zip(axes, comparisons.items(), strict=True):
         comparison.plot(ax=row)
         row[0].set_ylabel(title)
-    figure.tight_layout()
     figure.savefig(path, dpi=120)
 
 
@@ -95,13 +102,14 @@ def main() -> None:
 
     comparisons = {}
     for title, model in (("eight schools", schools), ("hierarchical regression", regression)):
-        print(f"{title}: MJHMC (native path) and PyMC's NUTS, the worst parameter of each\n")
-        comparisons[title] = compare(model, ("mjhmc", "nuts"), cores=2, random_seed=SEED)
-        print(f"\n{comparisons[title]}\n")
+        comparisons[title] = compare(model, cores=2, random_seed=SEED, quiet=True)
+        print(f"{title}, the worst parameter of each sampler:\n\n{comparisons[title]}\n")
 
     plot_efficiency(comparisons, FOLDER / "efficiency.png")
     plot_agreement(comparisons["eight schools"].data, FOLDER / "agreement.png")
+    page = report(comparisons["hierarchical regression"].data["mjhmc"], FOLDER / "report.html")
     print(f"Pictures: {FOLDER / 'efficiency.png'}, {FOLDER / 'agreement.png'}")
+    print(NEXT.format(page=page))
 
 
 if __name__ == "__main__":

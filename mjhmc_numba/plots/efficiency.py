@@ -44,7 +44,7 @@ def plot_efficiency(
     """
     table = getattr(comparison, "table", comparison)
     axes = open_axes(ax, 1, 2, figsize or (10, 1.4 + 0.55 * len(table)))[0]
-    after, whole = "after the warm-up", "with it"
+    after, whole = "after the warm-up", "with warm-up"
     columns = {after: "ess_per_1000_grads", whole: "ess_per_1000_grads_all"}
     _draw_bars(axes[0], table, columns, "Effective samples per 1000 gradients")
     columns = {after: "ess_per_second", whole: "ess_per_second_all"}

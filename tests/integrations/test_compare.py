@@ -68,7 +68,7 @@ def test_the_verdict_is_one_sentence_about_ratios_and_doubts(comparison):
     told = Comparison(table, {}).verdict
     assert told == (
         "Warm-up included, mjhmc made 3.0 times (nuts) as many effective samples per gradient, and "
-        "0.25 times (nuts) per second; their means agree."
+        "0.25 times (nuts) per second, compilation apart; their means agree."
     )
     table.loc["nuts", ["r_hat", "mean_difference"]] = 1.04, 9.0
     told = Comparison(table, {}).verdict
