@@ -577,6 +577,7 @@ def run_chains(
     tasks: list[ChainTask],
     *,
     cores: int | None,
+    blas_threads: int | None = 1,
     progress: Progress,
     executor: Any = None,
     on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
@@ -603,7 +604,7 @@ def run_chains(
     workers = min(len(runs), cores or os.cpu_count() or 1)
     waiting: list[futures.Future] = []
     with (
-        _quiet_blas,
+        _blas_limit(blas_threads),
         futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool,
     ):
         try:
@@ -643,6 +644,13 @@ class _QuietBlas:
 
 
 _quiet_blas = _QuietBlas()
+
+
+def _blas_limit(threads: int | None) -> contextlib.AbstractContextManager:
+    """That many threads for the BLAS of the process while chains run; None: as it is."""
+    if threads == 1:
+        return _quiet_blas
+    return contextlib.nullcontext() if threads is None else threadpool_limits(threads, "blas")
 
 
 def _watch(runs, waiting, display: Progress, keep_going: bool) -> None:
@@ -778,6 +786,7 @@ def run_tasks(
     seed: Any,
     *,
     cores: int | None,
+    blas_threads: int | None = 1,
     progress: Progress,
     executor: Any = None,
     on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
@@ -797,6 +806,8 @@ def run_tasks(
         Shows how far the chains are, and what came of them; closed by its owner.
     cores, executor, on_start
         See `run_chains`.
+    blas_threads : int, optional
+        Threads of BLAS; None leaves them as they are.
     checkpoint : Checkpoint, optional
         Where the chains write what they need to go on, and go on from.
 
@@ -811,7 +822,12 @@ def run_tasks(
     began = time.perf_counter()
     with _with_files(tasks, checkpoint) as tasks:
         out, outputs, interrupted = run_chains(
-            tasks, cores=cores, progress=progress, executor=executor, on_start=on_start
+            tasks,
+            cores=cores,
+            blas_threads=blas_threads,
+            progress=progress,
+            executor=executor,
+            on_start=on_start,
         )
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
     kept = longest_rectangle([len(o.rows.draws) for o in outputs])

@@ -18,13 +18,14 @@ except ModuleNotFoundError as error:
 from mjhmc_numba.pymc.calibration import Calibration, sbc
 from mjhmc_numba.pymc.compare import Comparison, compare
 from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.drop_in import sample
 from mjhmc_numba.pymc.estimates import estimates, log_marginal_likelihood
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.mapping import Mapped
 from mjhmc_numba.pymc.registration import Registration, fit_bambi, register
 from mjhmc_numba.pymc.report import report
 from mjhmc_numba.pymc.sampler import MJHMCSampler
-from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile, sample  # noqa: A004
+from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile  # noqa: A004
 from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.pymc.weighted import resample, weighted_summary
 

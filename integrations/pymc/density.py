@@ -100,7 +100,6 @@ class ModelDensity:
         value_vars = choose_value_vars(self.model, vars)
         point = self.model.initial_point() if initial_point is None else dict(initial_point)
         self.compile_kwargs = dict(compile_kwargs or {})
-        _check_mode(self.compile_kwargs)
         self.layout = Layout.of(self.model, value_vars, point)
         self._others = {v.name: np.array(point[v.name]) for v in self.model.value_vars}
         self._fingerprint = _fingerprint(self.model)
@@ -377,7 +376,7 @@ class ModelDensity:
         with collect_object_mode() as reasons:
             self._function = graph.compile(self.model, **self.compile_kwargs)
         fgraph = self._function.maker.fgraph
-        reasons += _not_dense(fgraph)
+        reasons += _not_dense(fgraph) + _not_numba(self.compile_kwargs)
         if not reasons:
             try:
                 rejects = rejects_by_raising(graph.outputs)
@@ -451,13 +450,12 @@ def _not_dense(fgraph) -> list[str]:
     ]
 
 
-def _check_mode(compile_kwargs) -> None:
+def _not_numba(compile_kwargs) -> list[str]:
+    """Why the user's own mode keeps the density from being native code."""
     mode = compile_kwargs.get("mode")
-    if mode is not None and not isinstance(get_mode(mode).linker, NumbaLinker):
-        raise ModelError(
-            f"compile_kwargs has mode {mode!r}, but the density must be compiled by PyTensor's "
-            "Numba backend: leave it out, or give get_mode('NUMBA') with other rewrites."
-        )
+    if mode is None or isinstance(get_mode(mode).linker, NumbaLinker):
+        return []
+    return [f"compile_kwargs asks for mode {mode!r}, which is not one of PyTensor's Numba backend"]
 
 
 def _fingerprint(model) -> list:

@@ -16,6 +16,7 @@ __all__ = [
     "ModelError",
     "ModelGradientError",
     "NoVariableError",
+    "OtherMethodError",
     "ObjectModeWarning",
     "RandomDensityError",
     "StartError",
@@ -33,6 +34,10 @@ class NoVariableError(ModelError):
 
 class DiscreteVariableError(ModelError):
     """A discrete variable was given to a sampler that follows gradients."""
+
+
+class OtherMethodError(ModelError):
+    """A variable that another step method alone can sample was given to this one."""
 
 
 class UnknownVariableError(ModelError):

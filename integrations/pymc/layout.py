@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 from pymc.pytensorf import continuous_types
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import Competence
 from pytensor.graph.traversal import ancestors
 
 from mjhmc_numba.pymc.errors import (
     DiscreteVariableError,
     ModelChangedError,
     NoVariableError,
+    OtherMethodError,
     UnknownVariableError,
 )
 
-__all__ = ["Layout", "choose_value_vars"]
+__all__ = ["Layout", "check_all_ours", "choose_value_vars"]
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,10 @@ def choose_value_vars(model, vars=None) -> list:  # noqa: A002 (PyMC's word)
         raise NoVariableError(f"The model has nothing to sample: {why}.")
     if vars is None:
         chosen = [v for v in model.value_vars if v.dtype in continuous_types]
+        left = [v for v in chosen if _method_of_its_own(model, v) is None]
+        if chosen and not left:
+            raise _other_method(model, chosen)
+        chosen = left
         if not chosen:
             raise NoVariableError(
                 "The model has no continuous variable, only discrete ones: "
@@ -158,6 +165,9 @@ def choose_value_vars(model, vars=None) -> list:  # noqa: A002 (PyMC's word)
     chosen = list(dict.fromkeys(_value_var(model, v) for v in vars))
     if not chosen:
         raise NoVariableError("vars is empty: give at least one continuous variable.")
+    others = [v for v in chosen if _method_of_its_own(model, v) is not None]
+    if others:
+        raise _other_method(model, others)
     discrete = [v for v in chosen if v.dtype not in continuous_types]
     if discrete:
         raise DiscreteVariableError(
@@ -165,6 +175,36 @@ def choose_value_vars(model, vars=None) -> list:  # noqa: A002 (PyMC's word)
             "or sum it out of the model."
         )
     return chosen
+
+
+def check_all_ours(model) -> None:
+    """Raise if a variable of the model belongs to another step method."""
+    others = [v for v in model.value_vars if _method_of_its_own(model, v) is not None]
+    if others:
+        raise _other_method(model, others)
+
+
+def _method_of_its_own(model, value_var) -> str | None:
+    """Name of the step method that claims a continuous variable as its own, as PGBART does.
+
+    The density of such a variable need not say what it is distributed as.
+    """
+    if value_var.dtype not in continuous_types:
+        return None
+    variable = model.values_to_rvs[value_var]
+    for method in STEP_METHODS:
+        if max(method._competence(variable, True)) > Competence.PREFERRED:
+            return method.__name__
+    return None
+
+
+def _other_method(model, value_vars) -> OtherMethodError:
+    claims = [(model.values_to_rvs[v].name, _method_of_its_own(model, v)) for v in value_vars]
+    named = ", ".join(f"{name} ({method})" for name, method in claims)
+    return OtherMethodError(
+        f"{named}: this step method claims the variable, whose density alone does not say how it "
+        "is distributed. Use pm.sample(step=MJHMC()), which leaves it to that method."
+    )
 
 
 def _names(variables) -> str:

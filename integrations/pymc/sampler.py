@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mjhmc_numba.pymc.sampling import sample
+from mjhmc_numba.pymc.drop_in import sample
 from mjhmc_numba.settings import Settings, choose_settings
 
 try:

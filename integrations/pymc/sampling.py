@@ -21,10 +21,12 @@ from mjhmc_numba.markup import card
 from mjhmc_numba.pooling import check_warmup, run_with_warmup
 from mjhmc_numba.process import Process
 from mjhmc_numba.progress import Progress
+from mjhmc_numba.pymc.arguments import blas_threads
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import DiscreteVariableError
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.jump_record import add_record, record_names
+from mjhmc_numba.pymc.layout import check_all_ours
 from mjhmc_numba.pymc.mapping import Mapped, map_datasets
 from mjhmc_numba.pymc.packaging import (
     chain_generators,
@@ -34,6 +36,7 @@ from mjhmc_numba.pymc.packaging import (
     to_arviz,
 )
 from mjhmc_numba.pymc.start import (
+    JITTER_TRIES,
     chain_seed,
     check_custom_gradients,
     find_start,
@@ -53,142 +56,7 @@ from mjhmc_numba.run import (
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 
-__all__ = ["CompiledModel", "Sampling", "compile", "sample"]
-
-
-def sample(
-    draws: int = 1000,
-    tune: int = 1000,
-    chains: int = 4,
-    model: pm.Model | None = None,
-    *,
-    random_seed: Any = None,
-    cores: int | None = None,
-    progressbar: bool = True,
-    var_names: Sequence[str] | None = None,
-    initvals: Mapping | Sequence | None = None,
-    jitter: bool = True,
-    discard_tuned_samples: bool = True,
-    compute_convergence_checks: bool = True,
-    idata_kwargs: Mapping[str, Any] | None = None,
-    compile_kwargs: Mapping[str, Any] | None = None,
-    check_gradient: bool = True,
-    blocking: bool = True,
-    jumps: bool | Sequence[str] = False,
-    executor: Any = None,
-    checkpoint: str | os.PathLike | None = None,
-    every: float = EVERY,
-    warm_start: Result | Sampling | None = None,
-    chain: int | None = None,
-    warmup: str = "separate",
-    settings: Settings | None = None,
-    **options: Any,
-) -> Any:
-    """Sample a PyMC model by Markov jump HMC, whole chains in native code on threads.
-
-    Takes and returns what `pm.sample` does, for models of continuous variables. The chains are
-    those of ``pm.sample(step=MJHMC(...))`` with the same seed, tuning draws and settings, bit for
-    bit, whatever the number of cores; transformed variables and Deterministics, which are
-    computed from them in another way, agree to rounding.
-
-    Parameters
-    ----------
-    draws, tune : int
-        Draws to keep, and tuning draws before them, of each chain.
-    chains : int
-        Number of chains.
-    model : pm.Model, optional
-        That of the `with` block by default.
-    random_seed : object
-        Anything that `pm.sample` takes.
-    cores : int, optional
-        Chains that run at once; as many as there are cores by default.
-    progressbar : bool
-        Show a live display.
-    var_names : sequence of str, optional
-        Variables to keep; all by default.
-    initvals : mapping, or sequence of mappings, optional
-        Initial values, of all chains or of each.
-    jitter : bool
-        Start at random points near the initial values.
-    discard_tuned_samples : bool
-        False keeps the warm-up in groups of their own.
-    compute_convergence_checks : bool
-        Log what R-hat and effective sample sizes say.
-    idata_kwargs : mapping, optional
-        Handed to `pm.to_inference_data`, such as ``{"log_likelihood": True}``.
-    compile_kwargs : mapping, optional
-        Handed to PyTensor's compilation.
-    check_gradient : bool
-        Compare gradients of custom operations with finite differences at the first start.
-    blocking : bool
-        False returns at once with a `Sampling` to wait for, look into, abort, or extend.
-    jumps : bool, or sequence of str
-        Add the group `jump_record`, the paper's output: the weighted states of the jump process,
-        which then runs in Poisson time. True keeps `var_names`, or all free variables; names
-        choose among these and Deterministics. See `resample` and `weighted_summary`.
-    executor : concurrent.futures.Executor or dask.distributed.Client, optional
-        Run the chains there instead, with the same draws; each worker compiles the model once. A
-        chain whose worker dies is run again.
-    checkpoint : path-like, optional
-        A folder for checkpoints. A run that was killed goes on from there when the same call is
-        made again, and ends with the draws that it would have had, bit for bit. More draws may be
-        asked for than before.
-    every : float
-        Seconds between two checkpoints of a chain.
-    warm_start : Sampling or Result, optional
-        Of the same model on other data. What was tuned there is used as it is, each chain starts
-        at the last draw of one there, and the `tune` draws are a burn-in: 100 may do.
-    chain : int, optional
-        Run this one alone of the `chains`, with the draws that it has among them; `random_seed`
-        must be given. `mjhmc_numba.combine` puts such chains together.
-    warmup : {"separate", "pooled"}
-        "pooled" is for many short chains; see `mjhmc_numba.sample`.
-    settings : Settings, optional
-        What not to tune; instead of `options`.
-    **options
-        The fields of `mjhmc_numba.Settings`; unknown ones raise.
-
-    Returns
-    -------
-    InferenceData or DataTree
-        The former with ArviZ 0.x, the latter with 1.x; groups posterior, sample_stats,
-        observed_data and constant_data.
-    """
-    chosen = choose_settings(settings, options)
-    check_counts(draws=draws, tune=tune, chains=chains, cores=cores)  # before compilation
-    check_executor(executor)
-    if checkpoint is not None:
-        Checkpoint(checkpoint, every)
-    check_chain(chain, chains, random_seed)
-    check_warmup(warmup, tune)
-    display = Progress.of(progressbar)  # the same one for compilation and chains
-    compiled = compile(
-        model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
-    )
-    return compiled.sample(
-        draws,
-        tune,
-        chains,
-        random_seed=random_seed,
-        cores=cores,
-        progressbar=display,
-        initvals=initvals,
-        jitter=jitter,
-        discard_tuned_samples=discard_tuned_samples,
-        compute_convergence_checks=compute_convergence_checks,
-        idata_kwargs=idata_kwargs,
-        check_gradient=check_gradient,
-        blocking=blocking,
-        jumps=jumps,
-        executor=executor,
-        checkpoint=checkpoint,
-        every=every,
-        warm_start=warm_start,
-        chain=chain,
-        warmup=warmup,
-        settings=chosen,
-    )
+__all__ = ["CompiledModel", "Sampling", "compile", "mixed_model_error"]
 
 
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
@@ -216,18 +84,24 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     CompiledModel
     """
     model = modelcontext(model)
+    check_all_ours(model)
     if model.discrete_value_vars and model.continuous_value_vars:
-        names = ", ".join(v.name for v in model.discrete_value_vars)
-        raise DiscreteVariableError(
-            f"{names} is discrete and has no gradient. Use pm.sample(step=MJHMC()), where another "
-            "step method moves it, or sum it out of the model."
-        )
+        raise mixed_model_error(model.discrete_value_vars)
     density = ModelDensity(model, compile_kwargs=compile_kwargs)
     compiled = CompiledModel(density, var_names)
     with watched(Progress.of(progressbar).compiling):
         compiled.density.target()
         Process.compile_kernel()
     return compiled
+
+
+def mixed_model_error(discrete: Sequence) -> DiscreteVariableError:
+    """What to raise of a model with variables that have no gradient."""
+    names = ", ".join(v.name for v in discrete)
+    return DiscreteVariableError(
+        f"{names} is discrete and has no gradient. Use pm.sample(step=MJHMC()), where another "
+        "step method moves it, or sum it out of the model."
+    )
 
 
 class CompiledModel:
@@ -282,6 +156,10 @@ class CompiledModel:
         warm_start: Result | Sampling | None = None,
         chain: int | None = None,
         warmup: str = "separate",
+        quiet: bool = False,
+        blas_cores: int | str | None = "auto",
+        jitter_max_retries: int = JITTER_TRIES,
+        store_divergences: bool = False,
         settings: Settings | None = None,
         **options: Any,
     ) -> Any:
@@ -309,11 +187,12 @@ class CompiledModel:
         chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
         density = self.density.snapshot()  # of this run alone
+        tries = jitter_max_retries if jitter else 0
         tasks = self._tasks(
-            density, draws, tune, numbers, random_seed, initvals, jitter, chosen, keep_warmup
+            density, draws, tune, numbers, random_seed, initvals, tries, chosen, keep_warmup
         )
         for task in tasks:
-            task.record = recorded is not None
+            task.record, task.store_divergences = recorded is not None, store_divergences
         if warm_start is not None:
             tasks = warm_started(tasks, warm_start)
         if check_gradient and tasks[0].initial is not None:
@@ -323,7 +202,9 @@ class CompiledModel:
             density,
             tasks,
             cores=cores if self.density.is_native else 1,  # PyTensor's functions are not reentrant
-            progress=Progress.of(progressbar),
+            progress=Progress.of(progressbar and not quiet),
+            quiet=quiet,
+            blas_threads=blas_threads(blas_cores, cores, len(tasks)),
             executor=executor,
             checks=compute_convergence_checks,
             idata_kwargs=dict(idata_kwargs or {}),
@@ -398,11 +279,11 @@ class CompiledModel:
         numbers: list[int],
         random_seed: Any,
         initvals: Mapping | Sequence | None,
-        jitter: bool,
+        tries: int,
         settings: Settings,
         keep_warmup: bool,
     ) -> list[ChainTask]:
-        """The chains, each started as `MJHMC` starts it."""
+        """The chains, each started as `MJHMC` starts it; without `tries` at its initial point."""
         target = density.target()
         rngs, seeds = chain_generators(random_seed, max(numbers) + 1)
         if initvals is not None and not isinstance(initvals, Mapping):
@@ -412,8 +293,8 @@ class CompiledModel:
         tasks = []
         for k, point in zip(numbers, points, strict=True):
             rng = rngs[k]
-            x = find_start(density, target, point, rng, jitter=jitter and tune > 0)
-            region = start_region(density, point, jitter=jitter)
+            x = find_start(density, target, point, rng, tries=tries if tune > 0 else 0)
+            region = start_region(density, point, jitter=tries > 0)
             tasks.append(
                 ChainTask(
                     target,
@@ -463,6 +344,8 @@ class Sampling:
         progress: Progress,
         checks: bool,
         idata_kwargs: dict[str, Any],
+        quiet: bool = False,
+        blas_threads: int | None = 1,
         executor: Any = None,
         recorded: Expansion | None = None,
         checkpoint: Checkpoint | None = None,
@@ -473,6 +356,7 @@ class Sampling:
         self._compiled, self._density, self._tasks = compiled, density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
         self._idata_kwargs, self._executor, self._recorded = idata_kwargs, executor, recorded
+        self._quiet, self._blas_threads = quiet, blas_threads
         self._runs: list[ChainRun | RemoteRun] = []
         self._checkpoint, self._warmup = checkpoint, warmup
         self._aborted = threading.Event()
@@ -538,6 +422,7 @@ class Sampling:
                 self._tasks[0].settings,
                 None,
                 cores=self._cores,
+                blas_threads=self._blas_threads,
                 progress=self._progress,
                 executor=self._executor,
                 on_start=self._note,
@@ -704,6 +589,8 @@ class Sampling:
             messages += diagnose(result, self._tasks[0].target, is_hierarchy=hierarchy)
         if "sample_stats" in data:
             data["sample_stats"].attrs["warnings"] = "\n".join(messages)
+        if self._quiet:
+            return
         for message in messages:
             warn_user(message, SamplingWarning)
         if self._checks and result.draws.shape[1]:

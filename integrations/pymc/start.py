@@ -13,7 +13,7 @@ from mjhmc_numba.initial import Region, first_finite, is_finite
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import ModelGradientError, StartError
 
-__all__ = ["chain_seed", "check_custom_gradients", "find_start", "start_region"]
+__all__ = ["JITTER_TRIES", "chain_seed", "check_custom_gradients", "find_start", "start_region"]
 
 JITTER = 1.0  # starts are uniform within this distance in each unconstrained dimension, as PyMC's
 JITTER_TRIES = 50
@@ -35,25 +35,25 @@ def find_start(
     point: Mapping[str, Any],
     rng: np.random.Generator,
     *,
-    jitter: bool,
+    tries: int,
 ) -> np.ndarray:
-    """A vector with a finite density: at `point`, or at random around it.
+    """A vector with a finite density: at `point`, or the first of `tries` at random around it.
 
     Raises
     ------
     StartError
         if the density is not finite at `point` either; names the term
     """
-    region = start_region(density, point, jitter=jitter)
-    if not jitter:
+    region = start_region(density, point, jitter=tries > 0)
+    if tries == 0:
         x = region.centre
         return x if is_finite(target, x) else density.check_start(point)
-    x, is_found, _ = first_finite(target, region, rng, JITTER_TRIES)
+    x, is_found, _ = first_finite(target, region, rng, tries)
     if is_found:
         return x
     density.check_start(point)
     raise StartError(
-        f"The log density is finite at the initial point, but at none of {JITTER_TRIES} random "
+        f"The log density is finite at the initial point, but at none of {tries} random "
         "points around it. Give initvals further inside the support, or jitter=False."
     )
 

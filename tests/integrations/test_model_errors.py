@@ -11,8 +11,8 @@ from mjhmc_numba.pymc.errors import (
     DataError,
     DiscreteVariableError,
     ModelChangedError,
-    ModelError,
     NoVariableError,
+    ObjectModeWarning,
     RandomDensityError,
     StartError,
     UnknownVariableError,
@@ -59,9 +59,15 @@ def test_a_random_density_is_refused():
         ModelDensity(model).address  # noqa: B018 (compiles)
 
 
-def test_a_mode_of_another_backend_is_refused():
-    with pytest.raises(ModelError, match="Numba backend"):
-        ModelDensity(models.regression(), compile_kwargs={"mode": "FAST_COMPILE"}).address  # noqa: B018
+def test_a_mode_of_another_backend_is_followed_through_python():
+    density = ModelDensity(models.regression(), compile_kwargs={"mode": "FAST_COMPILE"})
+    x = np.full(density.ndim, 0.3)
+    with pytest.warns(ObjectModeWarning, match="Numba backend"):
+        logp, grad = density.logp_and_grad(x)
+    assert not density.is_native
+    usual = ModelDensity(models.regression()).logp_and_grad(x)
+    assert logp == pytest.approx(usual[0])
+    assert np.allclose(grad, usual[1])
 
 
 def start_error(model, **initvals):
