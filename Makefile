@@ -21,13 +21,15 @@ CLIENTS := .venv/clients-$(VERSION)
 # Programs draw into files, never onto a screen.
 export MPLBACKEND ?= Agg
 
-.PHONY: help install demo test test-long test-clients lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery benchmark-from-paper paper mutants docs docs-links dist clean
+.PHONY: help install demo test test-long test-clients test-upstream test-zarr lint format benchmark benchmark-pymc benchmark-efficiency benchmark-gallery benchmark-from-paper paper mutants docs docs-links dist clean
 
 help:
 	@echo "make demo        sample two models with MJHMC, nutpie and NUTS; pictures in demo/"
 	@echo "make test        the tests, without those marked long"
 	@echo "make test-long   the tests marked long"
 	@echo "make test-clients  Bambi, pymc-marketing and others with MJHMC, in an environment of their own"
+	@echo "make test-zarr   those of PyMC's ZarrTrace, with the zarr that it needs"
+	@echo "make test-upstream  PyMC's own tests with MJHMC in place of NUTS"
 	@echo "make lint        ruff, mypy and the import contracts"
 	@echo "make format      let ruff rewrite what it can"
 	@echo "make benchmark             the kernel's time and memory: examples/benchmark/SPEED.md"
@@ -67,6 +69,18 @@ test-long: $(INSTALLED)
 
 test-clients: $(CLIENTS)/.installed
 	$(CLIENTS)/bin/python -m pytest -m clients $(ARGS)
+
+# PyMC's ZarrTrace works with zarr 2 alone, and what else is tested wants zarr 3: the older one is
+# put into a folder of its own.
+ZARR := $(VENV)/zarr2
+test-zarr: $(INSTALLED)
+	$(RUN) -m pip install --disable-pip-version-check --quiet --no-deps --upgrade --target $(ZARR) \
+		'zarr<3' 'numcodecs<0.16' asciitree deprecated fasteners wrapt
+	PYTHONPATH=$(ZARR) $(RUN) -c 'from pymc.backends import zarr; assert zarr._zarr_available'
+	PYTHONPATH=$(ZARR) PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(RUN) -m pytest -k zarr_trace tests/integrations $(ARGS)
+
+test-upstream: $(INSTALLED)
+	$(RUN) tests/upstream/run.py $(ARGS)
 
 lint: $(INSTALLED)
 	$(RUN) -m ruff check .

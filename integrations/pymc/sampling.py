@@ -293,7 +293,7 @@ class CompiledModel:
         tasks = []
         for k, point in zip(numbers, points, strict=True):
             rng = rngs[k]
-            x = find_start(density, target, point, rng, tries=tries if tune > 0 else 0)
+            x = find_start(density, target, point, rng, jitter=tries > 0 and tune > 0, tries=tries)
             region = start_region(density, point, jitter=tries > 0)
             tasks.append(
                 ChainTask(

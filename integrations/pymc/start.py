@@ -35,17 +35,18 @@ def find_start(
     point: Mapping[str, Any],
     rng: np.random.Generator,
     *,
-    tries: int,
+    jitter: bool,
+    tries: int = JITTER_TRIES,
 ) -> np.ndarray:
-    """A vector with a finite density: at `point`, or the first of `tries` at random around it.
+    """A vector with a finite density: at `point`, or with jitter the first of `tries` around it.
 
     Raises
     ------
     StartError
         if the density is not finite at `point` either; names the term
     """
-    region = start_region(density, point, jitter=tries > 0)
-    if tries == 0:
+    region = start_region(density, point, jitter=jitter)
+    if not jitter:
         x = region.centre
         return x if is_finite(target, x) else density.check_start(point)
     x, is_found, _ = first_finite(target, region, rng, tries)

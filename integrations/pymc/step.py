@@ -32,7 +32,6 @@ from mjhmc_numba.pymc.caller import explain_failure, tune_of_caller
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.packaging import mark_results
 from mjhmc_numba.pymc.start import (
-    JITTER_TRIES,
     chain_seed,
     check_custom_gradients,
     find_start,
@@ -347,8 +346,7 @@ class MJHMC(BlockedStep):
 
     def _start(self, target: Target, point: Mapping[str, np.ndarray]) -> None:
         tune = self.planned_tune if self.tune else 0
-        tries = JITTER_TRIES if self.jitter and tune > 0 else 0
-        x = find_start(self.density, target, point, self.rng, tries=tries)
+        x = find_start(self.density, target, point, self.rng, jitter=self.jitter and tune > 0)
         if self.check_gradient:
             check_custom_gradients(self.density, target, x)
         seed = chain_seed(self.rng)

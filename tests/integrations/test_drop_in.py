@@ -179,6 +179,22 @@ def test_a_multitrace_has_the_same_draws(model, usual):
     assert np.array_equal(trace.get_values("x", chains=[1]), usual["posterior"]["x"][1])
 
 
+@pytest.mark.filterwarnings("ignore:.*MemoryStore:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*return_inferencedata=False:FutureWarning")
+def test_a_zarr_trace_is_filled_with_the_same_draws(model, usual, monkeypatch):
+    """Run by `make test-zarr`."""
+    backend = pytest.importorskip("pymc.backends.zarr")
+    if not backend._zarr_available:
+        pytest.skip("PyMC's backend works with zarr 2 alone; what else is installed wants zarr 3")
+    import numcodecs.pickles
+
+    # PyMC pickles the state of a step; newer versions of numcodecs ask before they read it.
+    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
+    trace = backend.ZarrTrace()
+    mp.sample(**SMALL, model=model, trace=trace, cores=1, return_inferencedata=False)
+    assert np.array_equal(trace.posterior["x"][:], usual["posterior"]["x"])
+
+
 def test_no_draws_leave_the_warm_up(model):
     data = mp.sample(
         **SMALL | {"draws": 0}, model=model, discard_tuned_samples=False, cores=1, quiet=True
