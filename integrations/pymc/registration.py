@@ -12,6 +12,7 @@ from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.hmc.nuts import NUTS
 
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.pymc.arguments import refuse
 from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.settings import Settings, choose_settings
 
@@ -139,16 +140,6 @@ def _instantiate_steppers(model, steps, selected_steps, *, step_kwargs=None, **m
     """PyMC's function, with our settings; what PyMC makes of `target_accept` reaches MJHMC."""
     given = dict(step_kwargs or {})
     if MJHMC in selected_steps and _registered:
-        own = dict(given.pop(MJHMC.name, {})) | _of_nuts(given.pop("nuts", {}))
+        own = dict(given.pop(MJHMC.name, {})) | refuse(given.pop("nuts", {}))
         given[MJHMC.name] = own if "settings" in own else {**_registered[-1].options, **own}
     return _pymc_instantiates(model, steps, selected_steps, step_kwargs=given, **more)
-
-
-def _of_nuts(options: Mapping[str, Any]) -> dict[str, Any]:
-    others = sorted(set(options) - {"target_accept"})
-    if others:
-        raise SettingsError(
-            f"{', '.join(others)} is an argument of NUTS, and MJHMC is registered in its place: "
-            "give mjhmc={...}, or undo the registration."
-        )
-    return dict(options)

@@ -65,26 +65,23 @@ class MJHMCSampler(_Base):
         compute_convergence_checks: bool = True,
     ) -> Any:
         """Sample the model; the arguments are those of `mjhmc_numba.pymc.sample`."""
-        # Handed on where they ask for something: each is ours to honour or to refuse.
-        asked: dict[str, tuple[Any, Any]] = {
-            "tune": (tune, None),
-            "chains": (chains, None),
-            "blas_cores": (blas_cores, "auto"),
-            "keep_warning_stat": (keep_warning_stat, False),
-        }
         return sample(
             draws,
-            model=model,
+            tune,
+            chains,
+            model,
             cores=cores,
+            blas_cores=blas_cores,
             initvals=initvals,
             random_seed=random_seed,
-            progressbar=progressbar and not quiet,
+            progressbar=progressbar,
+            quiet=quiet,
             discard_tuned_samples=discard_tuned_samples,
+            keep_warning_stat=keep_warning_stat,
             var_names=var_names,
             idata_kwargs=idata_kwargs,
             compute_convergence_checks=compute_convergence_checks,
             jitter=self.jitter,
             compile_kwargs=self.compile_kwargs,
             settings=self.settings,
-            **{name: value for name, (value, default) in asked.items() if value != default},
         )
