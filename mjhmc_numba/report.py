@@ -363,10 +363,10 @@ def _versions(data: Any) -> str:
         "tuning_steps": "draws of the warm-up",
     }
     rows += [(label, str(attributes[k])) for k, label in stored_names.items() if k in attributes]
-    rows.append(("Python", platform.python_version()))
+    rows.append(("Python of this page", platform.python_version()))
     for name in PACKAGES:
         try:
-            rows.append((name, version(name)))
+            rows.append((f"{name} of this page", version(name)))
         except PackageNotFoundError:
             continue
-    return _section("Seed and versions", table(["", "of this page"], rows))
+    return _section("Seed and versions", table(["", ""], rows))

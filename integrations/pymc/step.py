@@ -395,7 +395,7 @@ class MJHMC(BlockedStep):
         process = self._process
         assert process is not None
         spent = process.progress().gradients - int(stats["tree_size"])
-        extra = chain_attributes(self.settings, tuned, self.density.layout.labels, spent)
+        extra = chain_attributes(self.settings, tuned, self.density.layout.told, spent)
         warning = stats["warning"]
         if warning is None:
             text = "What the chain was tuned to."

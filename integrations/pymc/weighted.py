@@ -10,6 +10,7 @@ import xarray
 
 from mjhmc_numba import weights as weighting
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.plots.data import labels_of
 from mjhmc_numba.pymc.errors import UnknownVariableError
 from mjhmc_numba.pymc.jump_record import GROUP, TIMES
 from mjhmc_numba.pymc.packaging import as_dataset, from_groups
@@ -110,7 +111,7 @@ def weighted_summary(
         made = weighting.summary(values, times)
         quantiles = dict(zip(QUANTILES, weighting.quantile(*together), strict=True))
         columns = {"mean": made.pop("mean"), "sd": made.pop("sd"), **quantiles, **made}
-        for k, label in enumerate(_labels(record[name])):
+        for k, label in enumerate(labels_of(record[name])):
             rows[label] = {column: float(array[k]) for column, array in columns.items()}
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -143,15 +144,3 @@ def _weights(chain: xarray.Dataset, which: str) -> np.ndarray:
     if which not in TIME_OF:
         raise SettingsError(f"weights={which!r} is none of {', '.join(map(repr, TIME_OF))}.")
     return np.asarray(chain[TIME_OF[which]])
-
-
-def _labels(array: xarray.DataArray) -> list[str]:
-    """One for each number of a state, such as ``beta[a, 0]``, by its coordinates."""
-    dims = [dim for dim in array.dims if dim != "jump"]
-    if not dims:
-        return [str(array.name)]
-    inner = [array.sizes[dim] for dim in dims]
-    return [
-        f"{array.name}[{', '.join(str(array[d].values[k]) for d, k in zip(dims, at, strict=True))}]"
-        for at in np.ndindex(*inner)
-    ]

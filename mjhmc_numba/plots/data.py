@@ -56,15 +56,15 @@ def _chosen(posterior: Any, var_names: str | Sequence[str] | None) -> list[str]:
 
 
 def labels_of(array: Any) -> list[str]:
-    """A label of each number of a variable, such as ``theta[Choate]``."""
-    sizes, coords = array.shape[2:], []
-    for dim, size in zip(array.dims[2:], sizes, strict=True):
-        coords.append(array.coords[dim].values if dim in array.coords else np.arange(size))
-    labels = []
-    for index in np.ndindex(*sizes):
-        inner = ", ".join(str(values[k]) for values, k in zip(coords, index, strict=True))
-        labels.append(f"{array.name}[{inner}]" if inner else str(array.name))
-    return labels
+    """A label of each number of a variable's draw or state, such as ``theta[Choate, 0]``."""
+    dims = [dim for dim in array.dims if dim not in ("chain", "draw", "jump")]
+    if not dims:
+        return [str(array.name)]
+    coords = [array[dim].values for dim in dims]
+    return [
+        f"{array.name}[{', '.join(str(c[k]) for c, k in zip(coords, at, strict=True))}]"
+        for at in np.ndindex(*(array.sizes[dim] for dim in dims))
+    ]
 
 
 def quantities(

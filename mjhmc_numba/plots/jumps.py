@@ -111,10 +111,9 @@ def _record_of(result: Any, chain: int) -> tuple[Mapping[str, np.ndarray], list[
     labels, parts = [], []
     for name in group.data_vars:
         if name not in OWN:
-            # As a variable of one chain, whose labels are made in one place.
-            array = group[name].expand_dims("alone").transpose("alone", "jump", ...)
+            array = group[name].transpose("jump", ...)
             labels += labels_of(array)
-            parts.append(np.asarray(array, dtype=float)[0].reshape(array.shape[1], -1)[of_chain])
+            parts.append(np.asarray(array, dtype=float).reshape(len(array), -1)[of_chain])
     return record | {"x": np.concatenate(parts, axis=1)}, labels
 
 

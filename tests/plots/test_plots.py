@@ -66,6 +66,26 @@ def test_a_visit_is_as_long_as_the_process_dwelt_there(record):
     assert len(same[0].collections) == len(axes[0].collections)
 
 
+def test_the_record_of_a_pymc_model_is_shown_under_its_names():
+    pm = pytest.importorskip("pymc")
+    import mjhmc_numba.pymc as mp
+
+    with pm.Model(coords={"side": ["left", "right"]}) as model:
+        pm.Normal("z", dims="side")
+    options = {"step_size": 0.9, "num_steps": 1, "refresh_rate": 0.2, "draw_interval": 4.0}
+    size = {"draws": 200, "tune": 0, "chains": 2, "random_seed": 1, "progressbar": False}
+    settings = mj.Settings.paper(**options)
+    data = mp.sample(
+        model=model, jumps=True, compute_convergence_checks=False, settings=settings, **size
+    )
+    axes = plots.plot_ladder(data, chain=1, visits=30, dimension=1)
+    assert axes[1].get_ylabel() == "z[right]"
+    group = data["jump_record"]
+    of_chain = np.asarray(group["chain"]) == 1
+    first = np.asarray(group["z"])[of_chain][0, 1]
+    assert axes[1].lines[0].get_ydata()[0] == first
+
+
 def test_without_a_jump_record_the_picture_says_how_to_get_one(funnel):
     with pytest.raises(ValueError, match="jumps=True"):
         plots.plot_ladder(funnel)
@@ -157,6 +177,16 @@ def test_divergences_are_shown_where_they_are(diverging):
     # The parent of a funnel is where divergences stand apart most.
     labels = {grid[1, 0].get_xlabel(), grid[1, 1].get_xlabel(), grid[1, 0].get_ylabel()}
     assert "x[0]" in labels
+
+
+@pytest.mark.parametrize(
+    "plot",
+    [plots.plot_events, plots.plot_warmup, plots.plot_reparametrisation, plots.plot_divergences],
+)
+def test_one_figure_is_opened_and_axes_are_returned_so_that_notebooks_show_it_once(plot, funnel):
+    drawn = plot(funnel)
+    assert len(pyplot.get_fignums()) == 1
+    assert all(isinstance(ax, pyplot.Axes) for ax in np.ravel(drawn))
 
 
 def test_axes_that_are_given_are_drawn_on_and_no_figure_is_opened(funnel):
