@@ -36,6 +36,7 @@ BATCH = 512  # chains that are held at once beside the result
 BURN_IN = 0.25  # of the warm-up, for chains that begin with a neighbour's
 LARGEST_R_HAT = 1.1
 SMALLEST_ACCEPTANCE = 0.6  # of the neighbour's
+SMALLEST_ESS = 0.3  # likewise
 SUMMARIES = ("r_hat", "ess", "divergences", "gradients", "warmup_gradients", "has_own_warmup")
 
 
@@ -103,7 +104,8 @@ class _Fit:
         if self.error is not None:
             return True
         refused = self.acceptance < SMALLEST_ACCEPTANCE * leader.acceptance
-        return refused or not self.summary["r_hat"] <= LARGEST_R_HAT
+        slow = self.summary["ess"] < SMALLEST_ESS * leader.summary["ess"]
+        return refused or slow or not self.summary["r_hat"] <= LARGEST_R_HAT
 
 
 class _Counted:

@@ -242,8 +242,8 @@ class CompiledModel:
             Anything that `pm.sample` takes. Each data set has a seed of its own, by its place.
         warm_start : bool
             Whether of 20 neighbours only the first has a warm-up of its own: the others begin with
-            what it has tuned and burn in for a quarter as long. One whose chains then disagree, or
-            accept little, has a warm-up of its own after all.
+            what it has tuned and burn in for a quarter as long. One whose chains then disagree, mix
+            slowly or accept little has a warm-up of its own after all.
         cores, executor, progressbar, settings, **options
             As in `sample`.
 

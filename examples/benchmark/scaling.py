@@ -1,0 +1,310 @@
+"""Speed-up over workers here, what a chain costs its caller, and 1,000 workers by simulation.
+
+python examples/benchmark/scaling.py          # measures, simulates, writes SCALING.md
+python examples/benchmark/scaling.py --page   # the page again from the rows of results/
+"""
+
+import argparse
+import csv
+import heapq
+import multiprocessing
+import os
+import pickle
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from measure import RESULTS
+
+import mjhmc_numba as mj
+from mjhmc_numba import targets
+from mjhmc_numba.executors import Reports, Shipped
+from mjhmc_numba.executors.reports import REPORT_SECONDS, _pack
+from mjhmc_numba.progress import ChainProgress
+
+PAGE = Path(__file__).resolve().parent / "SCALING.md"
+NDIM = 20
+RUN = {"draws": 200, "tune": 300, "seed": 1, "progress": False, "check_gradient": False}
+CHAINS = 64
+WORKERS = (1, 2)
+SIMULATED = (1, 2, 10, 100, 1000)
+CHAIN_SECONDS = (0.01, 0.1, 1.0, 10.0, 60.0)
+
+
+# ------------------------------------------------------------------------- measurements
+
+
+def pool(kind: str, workers: int):
+    if kind == "threads":
+        return ThreadPoolExecutor(workers)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+
+
+def resident(pid: int) -> float:
+    """Megabytes that a process holds in memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def speed_ups(target) -> list[dict]:
+    """Seconds of many chains on 1 and 2 workers, with both warm-ups."""
+    rows = []
+    for kind in ("threads", "processes"):
+        for workers in WORKERS:
+            with pool(kind, workers) as executor:
+                began = time.perf_counter()
+                mj.sample(target, chains=workers, executor=executor, **RUN)
+                first = time.perf_counter() - began
+                for warmup in ("separate", "pooled"):
+                    rows.append(one_run(target, executor, kind, workers, warmup, first))
+                    print(rows[-1])
+    return rows
+
+
+def one_run(target, executor, kind, workers, warmup, first) -> dict:
+    before = resident(os.getpid())
+    began, cpu = time.perf_counter(), time.process_time()
+    result = mj.sample(target, chains=CHAINS, executor=executor, warmup=warmup, **RUN)
+    return {
+        "kind": kind,
+        "workers": workers,
+        "warmup": warmup,
+        "first_seconds": first,
+        "seconds": time.perf_counter() - began,
+        "caller_cpu": time.process_time() - cpu,
+        "gradients": sum(result.gradients.values()),
+        "megabytes": resident(os.getpid()) - before,
+        "output_megabytes": output_bytes(result) / 1e6,
+        "worker_megabytes": max(map(resident, getattr(executor, "_processes", None) or [0]))
+        if kind == "processes"
+        else 0.0,
+    }
+
+
+def output_bytes(result) -> int:
+    return result.draws.nbytes + sum(values.nbytes for values in result.stats.values())
+
+
+def seconds_of(action, repeats: int = 200) -> float:
+    """CPU seconds of one call."""
+    began = time.process_time()
+    for _ in range(repeats):
+        action()
+    return (time.process_time() - began) / repeats
+
+
+def caller_costs(target) -> dict[str, float]:
+    """CPU seconds that a chain on an executor costs its caller, and bytes that travel."""
+    compiled = mj.as_target(target)
+    shipped = Shipped((compiled, mj.Settings()))
+    sent = pickle.dumps(shipped)
+    result = mj.sample(target, chains=1, **RUN)
+    arrays = [result.draws, *result.stats.values(), result.tuned, result.ends]
+    received = pickle.dumps(arrays)
+    with ThreadPoolExecutor(1) as executor, Reports(executor) as reports:
+        report = _pack(0, 1, ChainProgress(1, 2))
+        note = seconds_of(lambda: reports._note(report))
+    return {
+        "send_seconds": seconds_of(lambda: pickle.dumps(shipped)),
+        "sent_bytes": len(sent),
+        "receive_seconds": seconds_of(lambda: pickle.loads(received)),
+        "received_bytes": len(received),
+        "report_seconds": note,
+    }
+
+
+# --------------------------------------------------------------------------- simulation
+
+
+def simulate(workers: int, chain_seconds: np.ndarray, costs: dict[str, float]) -> dict:
+    """One caller, who sends and receives one chain at a time, and many workers.
+
+    A worker starts once, takes the next chain in line when it is free, and its result waits until
+    the caller takes it. Reports slow the caller by the share of time that they take.
+    """
+    busy = min(workers, len(chain_seconds)) / REPORT_SECONDS * costs["report_seconds"]
+    slow = 1 / max(1 - busy, 1e-3)
+    sent = np.arange(1, len(chain_seconds) + 1) * costs["send_seconds"] * slow
+    free = [costs["start_seconds"]] * workers
+    ended = []
+    for ready, seconds in zip(sent, chain_seconds, strict=True):
+        begin = max(heapq.heappop(free), ready)
+        heapq.heappush(free, begin + seconds)
+        ended.append(begin + seconds)
+    clock = sent[-1]
+    for end in sorted(ended):
+        clock = max(clock, end) + costs["caller_seconds"] * slow
+    return {
+        "workers": workers,
+        "chain_seconds": float(chain_seconds.mean()),
+        "seconds": float(clock),
+        "efficiency": float(chain_seconds.sum() / (workers * clock)),
+        "reports_busy": busy,
+    }
+
+
+def simulations(costs: dict[str, float], chains: int = 1000) -> list[dict]:
+    rng = np.random.default_rng(1)
+    spread = rng.lognormal(-0.02, 0.2, size=chains)  # chains differ by a fifth
+    return [
+        simulate(workers, seconds * spread, costs)
+        for seconds in CHAIN_SECONDS
+        for workers in SIMULATED
+    ]
+
+
+# --------------------------------------------------------------------------------- page
+
+
+def write_rows(name: str, rows: list[dict]) -> None:
+    with (RESULTS / f"scaling_{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read_rows(name: str) -> list[dict]:
+    with (RESULTS / f"scaling_{name}.csv").open() as file:
+        return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
+
+
+def _number(text: str):
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def page() -> str:
+    runs, (costs,), simulated = read_rows("runs"), read_rows("costs"), read_rows("simulated")
+    alone = {(r["kind"], r["warmup"]): r["seconds"] for r in runs if r["workers"] == 1}
+    lines = [
+        "# Scaling",
+        "",
+        "Written by `examples/benchmark/scaling.py`.",
+        "",
+        f"## Here: {CHAINS} chains of {RUN['tune']} + {RUN['draws']} draws, a {NDIM}-d Gaussian",
+        "",
+        (
+            "| executor | workers | warm-up | seconds | speed-up | CPU of the caller, ms per chain "
+            "| memory of the caller, MB (output) | of a worker, MB |"
+        ),
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for r in runs:
+        gain = alone[r["kind"], r["warmup"]] / r["seconds"]
+        lines.append(
+            f"| {r['kind']} | {r['workers']:.0f} | {r['warmup']} | {r['seconds']:.2f} | {gain:.2f} "
+            f"| {1e3 * r['caller_cpu'] / CHAINS:.2f} | {r['megabytes']:.0f} "
+            f"({r['output_megabytes']:.1f}) | {r['worker_megabytes']:.0f} |"
+        )
+    lines += [
+        "",
+        (
+            "The caller's CPU includes that of its threads. Seconds are wall time on a machine of "
+            f"{os.cpu_count()} cores that others used too."
+        ),
+        "",
+        "## What a chain costs its caller",
+        "",
+        "| what | cost |",
+        "|---|---|",
+        f"| to start a worker, import and load machine code | {costs['start_seconds']:.1f} s |",
+        f"| all that the caller does per chain | {1e3 * costs['caller_seconds']:.2f} ms |",
+        (
+            f"| ... of which to pickle it | {1e3 * costs['send_seconds']:.3f} ms, "
+            f"{costs['sent_bytes']:.0f} bytes |"
+        ),
+        (
+            f"| ... and to unpickle its draws | {1e3 * costs['receive_seconds']:.3f} ms, "
+            f"{costs['received_bytes'] / 1e3:.0f} kB |"
+        ),
+        (
+            f"| to read a report ({1 / REPORT_SECONDS:.0f} per second and chain) "
+            f"| {1e6 * costs['report_seconds']:.1f} us |"
+        ),
+        "",
+        "## 1,000 chains on many workers, simulated with these costs",
+        "",
+        "Efficiency, the share of all workers' time that is spent in chains:",
+        "",
+        "| seconds of a chain | " + " | ".join(f"{w} workers" for w in SIMULATED) + " |",
+        "|---" * (len(SIMULATED) + 1) + "|",
+    ]
+    for seconds in CHAIN_SECONDS:
+        near = [r for r in simulated if abs(r["chain_seconds"] / seconds - 1) < 0.2]
+        cells = [f"{r['efficiency']:.3f} ({r['seconds']:.1f} s)" for r in near]
+        lines.append(f"| {seconds:g} | " + " | ".join(cells) + " |")
+    lines += ["", "The simulation against what was measured, in a pool that was open already:", ""]
+    lines += [*checked(runs, costs), "", *reasoning(runs, costs, simulated), ""]
+    return "\n".join(lines)
+
+
+def checked(runs: list[dict], costs: dict) -> list[str]:
+    """Measured seconds beside those that the simulation gives for the same run."""
+    rows = [r for r in runs if r["kind"] == "processes" and r["warmup"] == "separate"]
+    alone = next(r["seconds"] for r in rows if r["workers"] == 1)
+    chain = alone / CHAINS - costs["caller_seconds"]
+    lines = ["| workers | measured, s | simulated, s |", "|---|---|---|"]
+    for r in rows:
+        open_pool = costs | {"start_seconds": 0.0}
+        simulated = simulate(int(r["workers"]), np.full(CHAINS, chain), open_pool)
+        lines.append(f"| {r['workers']:.0f} | {r['seconds']:.2f} | {simulated['seconds']:.2f} |")
+    return lines
+
+
+REASONING = """
+- **Start**: {start_seconds:.1f} s per worker on a busy machine. It is most of what runs of short
+  chains take; a pool that stays open pays it once. That 1,000 processes which import at once wait
+  for a shared file system is not in the simulation.
+- **Stragglers**: with a chain per worker the run takes as long as its longest chain. In the
+  simulation chains differ by a fifth (standard deviation of the logarithm), so the longest of
+  1,000 takes about 1.9 times the mean: efficiency {last:.2f} with chains of a minute. More chains
+  than workers help.
+- **The caller** takes {caller_ms:.2f} ms of CPU per chain, so {per_second:.0f} chains per second:
+  {all_chains:.1f} s for 1,000. One caller keeps 1,000 workers busy if chains take longer than that.
+- **Reports** of 1,000 running chains take {reports:.1f} % of the caller's time.
+- **Memory** breaks first: the caller holds all of the output, {kilobytes:.0f} kB per chain here and
+  1 GB for 1,000 chains of 1,000 draws in 100 dimensions. Let each chain write a file (`run_chain`,
+  `combine`), or keep fewer draws.
+- **A pooled warm-up** has two rounds; while pilots run, the other workers wait. It pays where
+  workers have many chains each: {cpu_ratio:.1f} times less CPU per chain on two threads here.
+"""
+
+
+def reasoning(runs: list[dict], costs: dict, simulated: list[dict]) -> list[str]:
+    threads = {r["warmup"]: r["caller_cpu"] for r in runs if r["kind"] == "threads"}
+    text = REASONING.format(
+        start_seconds=costs["start_seconds"],
+        last=simulated[-1]["efficiency"],
+        caller_ms=1e3 * costs["caller_seconds"],
+        per_second=1 / costs["caller_seconds"],
+        all_chains=1000 * costs["caller_seconds"],
+        reports=100 * simulated[-1]["reports_busy"],
+        kilobytes=costs["received_bytes"] / 1e3,
+        cpu_ratio=threads["separate"] / threads["pooled"],
+    )
+    return text.strip().splitlines()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--page", action="store_true", help="write the page from stored rows")
+    given = parser.parse_args()
+    if not given.page:
+        target = targets.gaussian(np.linspace(0.5, 2.0, NDIM))
+        runs = speed_ups(target)
+        costs = caller_costs(target)
+        apart = [r for r in runs if r["kind"] == "processes"]
+        costs["start_seconds"] = min(r["first_seconds"] for r in apart)
+        # All that the caller does: its pool's pipes, watching, collecting and diagnosing too.
+        costs["caller_seconds"] = min(r["caller_cpu"] for r in apart) / CHAINS
+        write_rows("runs", runs)
+        write_rows("costs", [costs])
+        write_rows("simulated", simulations(costs))
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
