@@ -55,7 +55,7 @@ def explain_start(
             f"{'; '.join(slopes)}."
         )
     return StartError(
-        f"{what}\nInitial point: {_show(point)}\nGive initvals= within the support, or check the "
+        f"Initial evaluation of the model failed. {what}\nInitial point: {_show(point)}\nGive initvals= within the support, or check the "
         "priors and the data of the named terms (model.debug() shows their parameters)."
     )
 

@@ -251,6 +251,7 @@ def _through_pymc(
     how: dict[str, Any],
 ) -> Any:
     """The same draws from `pm.sample`, one by one."""
+    shows = bool(how["progressbar"]) and not how["quiet"]
     with modelcontext(model) as model:
         if other := model.discrete_value_vars:
             raise mixed_model_error(other)
@@ -259,6 +260,6 @@ def _through_pymc(
             tune=tune,
             chains=chains,
             var_names=var_names,
-            step=MJHMC(model=model, progressbar=bool(how["progressbar"]), **step),
+            step=MJHMC(model=model, progressbar=shows, **step),
             **how,
         )

@@ -121,7 +121,6 @@ class MJHMC(BlockedStep):
 
     name = "mjhmc"
     default_blocked = True
-    default_tune_steps = DEFAULT_TUNE
     stats_dtypes_shapes = STATS
     _state_class = MJHMCState
     _seen: bytes
