@@ -55,8 +55,9 @@ def explain_start(
             f"{'; '.join(slopes)}."
         )
     return StartError(
-        f"Initial evaluation of the model failed. {what}\nInitial point: {_show(point)}\nGive initvals= within the support, or check the "
-        "priors and the data of the named terms (model.debug() shows their parameters)."
+        f"Initial evaluation of the model failed. {what}\nInitial point: {_show(point)}\nGive "
+        "initvals= within the support, or check the priors and the data of the named terms "
+        "(model.debug() shows their parameters)."
     )
 
 
