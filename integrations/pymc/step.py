@@ -28,6 +28,7 @@ from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.markup import card
 from mjhmc_numba.process import Process, Snapshot, random_words
 from mjhmc_numba.progress import Progress
+from mjhmc_numba.pymc.arguments import refuse
 from mjhmc_numba.pymc.caller import explain_failure, tune_of_caller
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.packaging import mark_results
@@ -141,7 +142,7 @@ class MJHMC(BlockedStep):
         settings: Settings | None = None,
         **options: Any,
     ):
-        self.settings = choose_settings(settings, options)
+        self.settings = choose_settings(settings, refuse(options))
         self.density = ModelDensity(
             model, vars, initial_point=initial_point, compile_kwargs=compile_kwargs
         )

@@ -82,6 +82,11 @@ def test_an_argument_that_means_nothing_is_answered_about_itself(model, name):
         mp.sample(model=model, **{name: {"a": 1}})
 
 
+def test_an_argument_of_nuts_is_answered_by_the_step_too(model):
+    with pytest.raises(SettingsError, match="max_treedepth: MJHMC has no trees"), model:
+        mp.MJHMC(max_treedepth=12)
+
+
 @pytest.mark.parametrize(
     ("wrong", "word"),
     [
