@@ -14,7 +14,11 @@ and `work` are there for the tests of the kernel.
 
 from __future__ import annotations
 
+import ctypes
 import math
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
@@ -27,22 +31,27 @@ from mjhmc_numba.density import Target
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.kernel import chain, layout
 from mjhmc_numba.kernel.compilation import compile_together
-from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, aligned_zeros
+from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, aligned_zeros
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
 
-__all__ = ["Process", "Progress", "Snapshot", "Visits", "random_words"]
+__all__ = ["Aborted", "Process", "Progress", "Snapshot", "Visits", "random_words"]
 
 # Rungs kept since the last refresh: as many as fit into this many numbers, within bounds.
 LADDER_NUMBERS = 1 << 21
 RUNG_ARRAYS = ("x", "v", "grad", "velocity", "acceleration")
 LEVEL_ARRAYS = ("energy", "logp")
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
+POLL_SECONDS = 0.05  # from one look for signals to the next, about
 
 # What is tuned and has a place in the record, by the same name in both.
 TUNED_NUMBERS = tuple(
     field.name for field in fields(Tuned) if field.name in layout.INTEGERS + layout.REALS
 )
+
+
+class Aborted(BaseException):
+    """The process was told to come back: see `Process.abort`."""
 
 
 class Kept(NamedTuple):
@@ -84,6 +93,28 @@ class Visits(NamedTuple):
     x: np.ndarray
     holding: np.ndarray  # (n, 2): time spent in each, sampled and expected
     event: np.ndarray  # what ended the visit
+
+
+def _polls(state: np.ndarray, raised: list[BaseException]) -> Iterator[None]:
+    """Each step is a look for signals; what their handlers raise is kept, and the kernel stops.
+
+    A handler runs before anything else does here. In a generator that is within the `try`, in a
+    function it would be before it.
+    """
+    last, before, planned = time.perf_counter(), int(state["all_gradients"][0]), 1
+    while True:
+        try:
+            yield
+            now, gradients = time.perf_counter(), int(state["all_gradients"][0])
+            wanted = (gradients - before) * POLL_SECONDS / max(now - last, 1e-9)
+            planned = int(min(max(wanted, 1), 2 * planned))
+            last, before = now, gradients
+            state["poll_in"] = planned
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            raised.append(error)
+            state["abort"] = 1
 
 
 def random_words(seed: np.random.SeedSequence) -> np.ndarray:
@@ -160,6 +191,9 @@ class Process:
         self.state = np.zeros(1, layout.STATE)
         self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
         self._set(divergence_capacity=len(self._divergence_x))
+        self._raised: list[BaseException] = []  # by a handler of a signal
+        if threading.current_thread() is threading.main_thread():
+            self._poll_signals()
         self.tuned = tuned.replace(reparametrisation=None)
         self.configure(tuned)
 
@@ -167,6 +201,15 @@ class Process:
     def compile_kernel() -> None:
         """Load the kernel from its cache, or compile it, before anybody waits for a draw."""
         compile_together(_entry_points())
+
+    def _poll_signals(self) -> None:
+        """Let the kernel look for signals now and then: their handlers run in the main thread, and
+        only while it runs Python.
+        """
+        polls = _polls(self.state, self._raised)
+        next(polls)
+        self._poll = ctypes.CFUNCTYPE(None)(polls.__next__)
+        self._set(poll=ctypes.cast(self._poll, ctypes.c_void_p).value or 0, poll_in=1)
 
     def __reduce_ex__(self, protocol) -> NoReturn:
         raise TypeError(
@@ -380,12 +423,14 @@ class Process:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
         self._check_rows(draws, stats)
         made, status = chain.run_ticks(self.state, draws, stats)
+        if status == INTERRUPTED:
+            self._raise_of_signal()
         if self["adapts"]:
             self.tuned = self.tuned.replace(step_size=float(self["step_size"]))
         return made, status
 
     def abort(self) -> None:
-        """Make the kernel come back at the next event; from any thread."""
+        """Make the kernel come back at the next call of the density; from any thread."""
         self.state["abort"] = 1
 
     def visits(self) -> Visits:
@@ -505,6 +550,13 @@ class Process:
         """What the density raised."""
         return self.target.error_at(self.work[layout.ASKED_ROW].copy())
 
+    def _raise_of_signal(self) -> None:
+        """Raise what the handler of a signal has raised; the process can go on afterwards."""
+        if self._raised:
+            self._set(abort=0, poll_in=1)
+            raise self._raised.pop()
+
     def _raise(self, status: int) -> None:
         if status == DENSITY_RAISED:
-            raise self.error()
+            self._raise_of_signal()
+            raise Aborted if self["abort"] else self.error()

@@ -23,7 +23,7 @@ from mjhmc_numba.initial import Region, find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
 from mjhmc_numba.kernel.statistics import STAT_NAMES
 from mjhmc_numba.kernel.waiting import watched
-from mjhmc_numba.process import Process, Snapshot, Visits, random_words
+from mjhmc_numba.process import Aborted, Process, Snapshot, Visits, random_words
 from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.results import Result
 from mjhmc_numba.saving import load, save
@@ -212,6 +212,8 @@ class ChainRun:
                 self._warm_up()
             if not self.aborted.is_set():
                 self._sample()
+        except Aborted:
+            self.aborted.set()
         except BaseException as raised:
             error = raised
         self.finished = True

@@ -26,12 +26,12 @@ SECONDS = 0.2  # of one measurement
 
 
 @njit(nogil=True)
-def bare_calls(address, points, grad, logp, table, calls):
+def bare_calls(state, points, grad, logp, calls):
     """Call the density so many times, at one point after the other."""
     total = 0.0
     for k in range(calls):
         x = points[k % len(points)]
-        call_density(address, x.ctypes.data, grad.ctypes.data, logp.ctypes.data, table.ctypes.data)
+        call_density(state[0], x.ctypes.data, grad.ctypes.data, logp.ctypes.data)
         total += logp[0]
     return total
 
@@ -99,11 +99,11 @@ PLANS = {
 }
 
 
-def time_bare(target: Target, points: np.ndarray, calls: int) -> float:
+def time_bare(process: Process, points: np.ndarray, calls: int) -> float:
     """Seconds of CPU time per call."""
-    grad, logp = np.empty(target.ndim), np.empty(1)
+    grad, logp = np.empty(points.shape[1]), np.empty(1)
     began = time.thread_time()
-    bare_calls(target.address, points, grad, logp, target.table, calls)
+    bare_calls(process.state, points, grad, logp, calls)
     return (time.thread_time() - began) / calls
 
 
@@ -136,13 +136,13 @@ def measure(name: str, plan: str, repeats: int) -> dict:
     process = tuned_process(target, **options)
     draws, stats = np.empty((200, target.ndim)), np.empty((200, len(STAT_NAMES)))
     seconds = time_kernel(process, draws, stats) * count(stats, "n_gradients")
-    calls = int(SECONDS / time_bare(target, draws, 1000))
+    calls = int(SECONDS / time_bare(process, draws, 1000))
     rows = max(int(200 * SECONDS / seconds), 10)
     draws, stats = np.empty((rows, target.ndim)), np.empty((rows, len(STAT_NAMES)))
     costs = interleaved(
         {
             "kernel": lambda: time_kernel(process, draws, stats),
-            "bare": lambda: time_bare(target, draws[:1000], calls),
+            "bare": lambda: time_bare(process, draws[:1000], calls),
         },
         repeats,
     )

@@ -67,7 +67,7 @@ def run_hmc(state, draws, stats, refresh_probability):
         if p.abort != 0:
             return n, INTERRUPTED
         if hmc_step(p, refresh_probability):
-            return n, DENSITY_RAISED
+            return n, INTERRUPTED if p.abort != 0 else DENSITY_RAISED
         write_draw(p, draws[n], stats[n])
     return draws.shape[0], FINISHED
 

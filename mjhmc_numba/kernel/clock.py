@@ -43,16 +43,27 @@ def _skip_to_tick(p):
 
 
 @kernel_jit
+def _stopped(p, gradients, stay):
+    """Why an event did not come about. One that was interrupted comes again, and counts once."""
+    if p.abort == 0:
+        return DENSITY_RAISED
+    p.n_gradients = gradients
+    p.stay = stay
+    return INTERRUPTED
+
+
+@kernel_jit
 def advance(p):
     """Run to the end of the current tick. Returns a status; anything but FINISHED can resume."""
     while True:
         if p.abort != 0:
             return INTERRUPTED
+        gradients, stay = p.n_gradients, p.stay
         if p.record_capacity > 0 and p.recorded == p.record_capacity:
             return RECORD_FULL
         if p.method == COMPETING and p.scheduled == 0:
             if schedule_jump(p):
-                return DENSITY_RAISED
+                return _stopped(p, gradients, stay)
         if min(p.next_ring, p.next_refresh) > p.tick_end:
             p.now = p.tick_end
             return FINISHED
@@ -64,4 +75,4 @@ def advance(p):
         else:
             raised = ring(p)
         if raised:
-            return DENSITY_RAISED
+            return _stopped(p, gradients, stay)

@@ -10,6 +10,11 @@ A function that fails without a word must not pass for one that succeeded. A cty
 lets an exception out returns whatever lies on the stack: 0, or the code of the call before. So
 success is not 0, and the kernel leaves a mark in the place of the log density: where it still
 stands after the call, the function did not finish, whatever it returned.
+
+Every call is an occasion to come back, also in the middle of a path: with `abort` set the density
+is not called, and RAISED is returned. After `poll_in` calls the kernel calls the function at
+`poll`, if there is one, which may set `abort`, and sets `poll_in` again: a thread that runs the
+handlers of signals hears of them there.
 """
 
 import math
@@ -20,7 +25,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, scratch
+from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, STATE, scratch
 from mjhmc_numba.kernel.reparametrisation import forward, is_reparametrised, pullback_gradient
 
 RAISED, SUCCESS, NOT_FINITE = 0, 1, 2
@@ -29,17 +34,29 @@ RAISED, SUCCESS, NOT_FINITE = 0, 1, 2
 UNWRITTEN = 0x7FF8_6D6A_686D_6331
 
 
+def _field(builder, record, name: str):
+    """Pointer to a number of the record at an address."""
+    word = ir.IntType(64)
+    place = builder.add(record, word(STATE.fields[name][1]))
+    return builder.inttoptr(place, word.as_pointer())
+
+
 def _define_checked_call(function: ir.Function) -> None:
-    """The body of ``int64 f(address, x, grad, logp, table)``, which returns one of the codes."""
+    """The body of ``int64 f(record, x, grad, logp)``, which returns one of the codes."""
     word = ir.IntType(64)
     # Kept out of its callers: a larger body would change what LLVM inlines there, and with it which
     # operations are fused or reordered: the rounding of draws.
     function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block())
-    address, x, grad, logp, table = function.args
+    record, x, grad, logp = function.args
+    _define_poll(builder, record)
+    aborted = builder.load(_field(builder, record, "abort"))
+    with builder.if_then(builder.icmp_signed("!=", aborted, word(0)), likely=False):
+        builder.ret(word(RAISED))
     mark = builder.inttoptr(logp, word.as_pointer())
     builder.store(word(UNWRITTEN), mark)
+    address, table = (builder.load(_field(builder, record, n)) for n in ("density", "table"))
     density = builder.inttoptr(address, ir.FunctionType(word, [word] * 4).as_pointer())
     code = builder.call(density, [x, grad, logp, table])
     is_written = builder.icmp_signed("!=", builder.load(mark), word(UNWRITTEN))
@@ -49,21 +66,37 @@ def _define_checked_call(function: ir.Function) -> None:
     builder.ret(builder.select(is_code, code, word(RAISED)))
 
 
+def _define_poll(builder: ir.IRBuilder, record) -> None:
+    """Count down; call the function at `poll` at zero. A count that began at zero never ends."""
+    word = ir.IntType(64)
+    count = _field(builder, record, "poll_in")
+    left = builder.sub(builder.load(count), word(1))
+    builder.store(left, count)
+    with builder.if_then(builder.icmp_signed("==", left, word(0)), likely=False):
+        address = builder.load(_field(builder, record, "poll"))
+        with builder.if_then(builder.icmp_signed("!=", address, word(0))):
+            poll = ir.FunctionType(ir.VoidType(), []).as_pointer()
+            builder.call(builder.inttoptr(address, poll), [])
+
+
 @intrinsic
-def call_density(typingctx, address, x, grad, logp, table):
-    """Call the density at `address`; all arguments are addresses. Returns one of the codes."""
+def call_density(typingctx, record, x, grad, logp):
+    """Call the density of a record of `layout.STATE`, in place; x, grad and logp are addresses.
+
+    Returns one of the codes.
+    """
 
     def codegen(context, builder, signature, args):
         word = ir.IntType(64)
         function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(word, [word] * 5), "mjhmc_call_density"
+            builder.module, ir.FunctionType(word, [word] * 4), "mjhmc_call_density"
         )
         if not function.blocks:
             _define_checked_call(function)
-        return builder.call(function, args)
+        return builder.call(function, [builder.ptrtoint(args[0], word), *args[1:]])
 
     word = types.int64
-    return word(word, word, word, word, word), codegen
+    return word(record, word, word, word), codegen
 
 
 @kernel_jit
@@ -86,7 +119,7 @@ def evaluate(p, x, grad):
     if is_reparametrised(p):
         at = scratch(p, ASKED_ROW)
         log_volume = forward(p, x, at)
-    code = call_density(p.density, at.ctypes.data, grad.ctypes.data, out.ctypes.data, p.table)
+    code = call_density(p, at.ctypes.data, grad.ctypes.data, out.ctypes.data)
     p.n_gradients += 1
     p.all_gradients += 1
     if code == RAISED:

@@ -144,18 +144,21 @@ def extend_ladder(p, side):
         if abs(energy - base_energy) <= p.refine_threshold or level == p.refine_levels:
             break
         level += 1
+    is_refined, has_way_back = level > 0 and math.isfinite(energy), True
+    if is_refined:
+        raised, has_way_back = _same_level_back(p, side, level, end + side, energy)
+        if raised:
+            return True
+    # Counted once the rung is certain: what is interrupted before comes again.
     if not energy - base_energy < DIVERGENCE_THRESHOLD:
         p.n_diverging += 1
         p.all_divergences += 1
         copy_vector(base[0], _divergence_x(p, min(p.done, p.divergence_capacity - 1)))
-    if level > 0 and math.isfinite(energy):
+    if is_refined:
         p.n_refined += 1
-        raised, same = _same_level_back(p, side, level, end + side, energy)
-        if raised:
-            return True
-        if not same:
-            p.n_blocked += 1
-            energy = math.inf
+    if not has_way_back:
+        p.n_blocked += 1
+        energy = math.inf
     _set_levels(p, end + side, energy, logp)
     if side > 0:
         p.high += 1

@@ -142,6 +142,7 @@ ADDRESSES = (
     "density",  # C function of the log density
     "table",  # its last argument
     "g",  # C function of a custom balancing function
+    "poll",  # C function that is called now and then, see density.py
     *ARRAYS,
 )
 
@@ -204,15 +205,18 @@ AVERAGES = ("accepted", "deficit", "log_average", "log_centre")
 
 # Sums since the last draw; and numbers since the start, for those who watch.
 SUMS = ("acceptance", "acceptance_weight")
-TOTALS = ("done", "all_gradients", "all_divergences", "recorded", "abort")
+TOTALS = ("done", "all_gradients", "all_divergences", "recorded")
+
+# Written while the kernel runs: whether to come back, and density calls until the next poll.
+CONTROL = ("abort", "poll_in")
 
 _WHOLE = INTEGERS + CURSOR + COUNTS + TOTALS + UPDATES
 _REAL = REALS + TIMES + SUMS + AVERAGES
 STATE = np.dtype(
-    [(name, np.int64) for name in SIZES + ADDRESSES + _WHOLE]
+    [(name, np.int64) for name in SIZES + ADDRESSES + CONTROL + _WHOLE]
     + [(name, np.float64) for name in _REAL]
 )
-# What a resumed process needs beyond its arrays: all but sizes and addresses.
+# What a resumed process needs beyond its arrays: all but sizes, addresses and control.
 RESUMABLE = _WHOLE + _REAL
 
 # Columns of the statistics of a draw: their numbers by name.

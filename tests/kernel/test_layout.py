@@ -96,7 +96,8 @@ def _moved(padded):
 def test_a_process_has_all_arrays_as_declared_and_no_address_is_left_out():
     process = process_with()
     assert all(process[name] for name in layout.ADDRESSES if name not in ("g", "table"))
-    assert set(layout.STATE.names) == {*SIZES, *layout.ADDRESSES, *layout.RESUMABLE}
+    parts = (SIZES, layout.ADDRESSES, layout.CONTROL, layout.RESUMABLE)
+    assert set(layout.STATE.names) == {name for part in parts for name in part}
 
 
 def test_an_array_that_was_replaced_by_another_is_checked_when_it_is_connected():

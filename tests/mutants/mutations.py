@@ -483,10 +483,10 @@ MUTANTS = (
         RECORD,
     ),
     Mutant(
-        "abort ignored",
+        "an interrupted event counts twice",
         "kernel/clock.py",
-        "        if p.abort != 0:",
-        "        if p.abort > 1:",
+        "    p.n_gradients = gradients\n",
+        "    p.n_gradients += 0\n",
         FAULTS,
     ),
     Mutant(
