@@ -109,12 +109,12 @@ def _polls(state: np.ndarray, raised: list[BaseException]) -> Iterator[None]:
             wanted = (gradients - before) * POLL_SECONDS / max(now - last, 1e-9)
             planned = int(min(max(wanted, 1), 2 * planned))
             last, before = now, gradients
-            state["poll_in"] = planned
+            state["poll_at"] = gradients + planned
         except GeneratorExit:
             return
         except BaseException as error:
             raised.append(error)
-            state["abort"] = 1
+            state["abort"] = 1  # seen when the kernel goes on
 
 
 def random_words(seed: np.random.SeedSequence) -> np.ndarray:
@@ -190,7 +190,7 @@ class Process:
         self._divergence_x = np.full((max(divergences, 1), d), np.nan)
         self.state = np.zeros(1, layout.STATE)
         self._set(ndim=d, capacity=capacity, record_capacity=record, direction=1)
-        self._set(divergence_capacity=len(self._divergence_x))
+        self._set(divergence_capacity=len(self._divergence_x), poll_at=layout.NEVER)
         self._raised: list[BaseException] = []  # by a handler of a signal
         if threading.current_thread() is threading.main_thread():
             self._poll_signals()
@@ -209,7 +209,7 @@ class Process:
         polls = _polls(self.state, self._raised)
         next(polls)
         self._poll = ctypes.CFUNCTYPE(None)(polls.__next__)
-        self._set(poll=ctypes.cast(self._poll, ctypes.c_void_p).value or 0, poll_in=1)
+        self._set(poll=ctypes.cast(self._poll, ctypes.c_void_p).value or 0, poll_at=0)
 
     def __reduce_ex__(self, protocol) -> NoReturn:
         raise TypeError(
@@ -431,7 +431,7 @@ class Process:
 
     def abort(self) -> None:
         """Make the kernel come back at the next call of the density; from any thread."""
-        self.state["abort"] = 1
+        self._set(abort=1, poll_at=0)
 
     def visits(self) -> Visits:
         """The jump record since it was cleared, copied."""
@@ -553,7 +553,7 @@ class Process:
     def _raise_of_signal(self) -> None:
         """Raise what the handler of a signal has raised; the process can go on afterwards."""
         if self._raised:
-            self._set(abort=0, poll_in=1)
+            self._set(abort=0, poll_at=0)
             raise self._raised.pop()
 
     def _raise(self, status: int) -> None:

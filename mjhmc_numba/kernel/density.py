@@ -11,10 +11,10 @@ lets an exception out returns whatever lies on the stack: 0, or the code of the 
 success is not 0, and the kernel leaves a mark in the place of the log density: where it still
 stands after the call, the function did not finish, whatever it returned.
 
-Every call is an occasion to come back, also in the middle of a path: with `abort` set the density
-is not called, and RAISED is returned. After `poll_in` calls the kernel calls the function at
-`poll`, if there is one, which may set `abort`, and sets `poll_in` again: a thread that runs the
-handlers of signals hears of them there.
+Every call is an occasion to come back, also in the middle of a path. After `poll_at` gradients in
+all the kernel calls the function at `poll`, if there is one: a thread that runs the handlers of
+signals hears of them there, and says when to call it again. If `abort` is set then, the density is
+not called, and RAISED is returned. To abort is to set that, and then `poll_at` to 0.
 """
 
 import math
@@ -25,7 +25,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, STATE, scratch
+from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, NEVER, STATE, scratch
 from mjhmc_numba.kernel.reparametrisation import forward, is_reparametrised, pullback_gradient
 
 RAISED, SUCCESS, NOT_FINITE = 0, 1, 2
@@ -50,10 +50,10 @@ def _define_checked_call(function: ir.Function) -> None:
     function.attributes.add("noinline")
     builder = ir.IRBuilder(function.append_basic_block())
     record, x, grad, logp = function.args
-    _define_poll(builder, record)
-    aborted = builder.load(_field(builder, record, "abort"))
-    with builder.if_then(builder.icmp_signed("!=", aborted, word(0)), likely=False):
-        builder.ret(word(RAISED))
+    due = builder.load(_field(builder, record, "poll_at"))
+    gradients = builder.load(_field(builder, record, "all_gradients"))
+    with builder.if_then(builder.icmp_signed(">=", gradients, due), likely=False):
+        _define_poll(builder, record)
     mark = builder.inttoptr(logp, word.as_pointer())
     builder.store(word(UNWRITTEN), mark)
     address, table = (builder.load(_field(builder, record, n)) for n in ("density", "table"))
@@ -67,16 +67,17 @@ def _define_checked_call(function: ir.Function) -> None:
 
 
 def _define_poll(builder: ir.IRBuilder, record) -> None:
-    """Count down; call the function at `poll` at zero. A count that began at zero never ends."""
+    """Call the function at `poll`, and return RAISED if somebody wants the kernel back."""
     word = ir.IntType(64)
-    count = _field(builder, record, "poll_in")
-    left = builder.sub(builder.load(count), word(1))
-    builder.store(left, count)
-    with builder.if_then(builder.icmp_signed("==", left, word(0)), likely=False):
-        address = builder.load(_field(builder, record, "poll"))
-        with builder.if_then(builder.icmp_signed("!=", address, word(0))):
-            poll = ir.FunctionType(ir.VoidType(), []).as_pointer()
-            builder.call(builder.inttoptr(address, poll), [])
+    builder.store(word(NEVER), _field(builder, record, "poll_at"))
+    address = builder.load(_field(builder, record, "poll"))
+    with builder.if_then(builder.icmp_signed("!=", address, word(0))):
+        poll = ir.FunctionType(ir.VoidType(), []).as_pointer()
+        builder.call(builder.inttoptr(address, poll), [])
+    aborted = builder.load(_field(builder, record, "abort"))
+    with builder.if_then(builder.icmp_signed("!=", aborted, word(0))):
+        builder.store(word(0), _field(builder, record, "poll_at"))
+        builder.ret(word(RAISED))
 
 
 @intrinsic

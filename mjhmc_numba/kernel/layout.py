@@ -207,8 +207,9 @@ AVERAGES = ("accepted", "deficit", "log_average", "log_centre")
 SUMS = ("acceptance", "acceptance_weight")
 TOTALS = ("done", "all_gradients", "all_divergences", "recorded")
 
-# Written while the kernel runs: whether to come back, and density calls until the next poll.
-CONTROL = ("abort", "poll_in")
+# Written while the kernel runs: whether to come back, and the number of gradients at the next poll.
+CONTROL = ("abort", "poll_at")
+NEVER = 1 << 62
 
 _WHOLE = INTEGERS + CURSOR + COUNTS + TOTALS + UPDATES
 _REAL = REALS + TIMES + SUMS + AVERAGES
