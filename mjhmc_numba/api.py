@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike
 
 from mjhmc_numba import initial as start
 from mjhmc_numba.density import as_target
-from mjhmc_numba.diagnostics import diagnose
+from mjhmc_numba.diagnostics import diagnose_unless_pressed
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.executors import check_executor
+from mjhmc_numba.interruption import Press, holding_interrupts
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.pooling import check_warmup, run_with_warmup
@@ -186,7 +187,7 @@ def _extend(tasks: list[ChainTask], result: Result, draws: int, **how: Any) -> R
     given = {"cores": None, "executor": None, "progress": True} | how
     with Progress(enabled=bool(given.pop("progress"))) as display:
         longer = extend(result, tasks, draws, progress=display, **given)
-    return _diagnosed(longer, tasks)
+    return _diagnosed(longer, tasks, Press())
 
 
 def run_chain(k: int, *what: Any, chains: int | None = None, **options: Any) -> Result:
@@ -225,16 +226,17 @@ def _run(
 ) -> Result:
     """Run the chains, and say what is wrong with their draws."""
     seed = root if root.spawn_key else root.entropy
-    with progress:
-        result, tasks = run_with_warmup(tasks, settings, seed, progress=progress, **how)
-    result.warmup_gradients[0] += extra_gradients
-    result._continue = partial(_extend, tasks)
-    return _diagnosed(result, tasks)
+    with holding_interrupts() as press:
+        with progress:
+            result, tasks = run_with_warmup(tasks, settings, seed, progress=progress, **how)
+        result.warmup_gradients[0] += extra_gradients
+        result._continue = partial(_extend, tasks)
+        return _diagnosed(result, tasks, press)
 
 
-def _diagnosed(result: Result, tasks: list[ChainTask]) -> Result:
+def _diagnosed(result: Result, tasks: list[ChainTask], press: Press) -> Result:
     if result.draws.shape[1]:
-        result.warnings.extend(diagnose(result, tasks[0].target))
+        result.warnings.extend(diagnose_unless_pressed(result, tasks[0].target, press))
     for message in result.warnings:
         warn_user(message, SamplingWarning)
     return result

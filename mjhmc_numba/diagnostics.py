@@ -8,14 +8,16 @@ at afterwards. Rules of all chains together, or of the density, can only be aske
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mjhmc_numba.convergence import least_effective, slowest_dimensions, split_r_hat
 from mjhmc_numba.density import Target
+from mjhmc_numba.interruption import Press
 from mjhmc_numba.results import Result
 from mjhmc_numba.tuned import Tuned
 
@@ -27,6 +29,7 @@ __all__ = [
     "chain_findings",
     "closing_line",
     "diagnose",
+    "diagnose_unless_pressed",
     "diverged",
     "findings",
     "first_draws",
@@ -64,6 +67,7 @@ LARGEST_R_HAT = 1.05  # above what a run that is only short would have
 SMALLEST_SHARE = 0.05  # of the draws of all chains that are worth an independent one
 FLATNESS_DRAWS = 8  # of each chain, at which the gradient is looked at
 
+DIAGNOSED_AT_ONCE = 1_000_000  # numbers in the draws, however hurried a user is
 ENOUGH_TO_MOVE = 100  # draws, of which at least one is another point than the one before
 
 THE_CHAIN = "The chain"
@@ -105,6 +109,25 @@ def stuck(stay: float) -> Finding | None:
         f"{THE_CHAIN} stayed at one point for {stay:.0f} looks at its neighbours: it was stuck. "
         "Raise target_accept, tune longer, or reparametrise the model.",
     )
+
+
+def diagnose_unless_pressed(
+    result: Result, target: Target, press: Press, **options: Any
+) -> list[str]:
+    """What `diagnose` finds, and whether Ctrl-C came after the last draw. Where it would take long,
+    Ctrl-C ends it.
+    """
+    found = []
+    try:
+        quick = result.draws.size < DIAGNOSED_AT_ONCE
+        with contextlib.nullcontext() if quick else press.raising():
+            found = diagnose(result, target, **options)
+    except KeyboardInterrupt:
+        found.append("Interrupted: it was not checked whether the draws can be trusted.")
+    if press.is_set() and not result.interrupted:
+        chains, draws = result.draws.shape[:2]
+        found.append(f"Interrupted after the last draw: all {draws}, of {chains} chains, are kept.")
+    return found
 
 
 def cannot_move(has_moved: bool, draws: int) -> str | None:

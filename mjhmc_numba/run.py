@@ -6,6 +6,7 @@ import concurrent.futures as futures
 import contextlib
 import math
 import os
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ from mjhmc_numba.diagnostics import cannot_move, closing_line
 from mjhmc_numba.errors import CheckpointError, MemoryRequestError, SettingsError, StuckError
 from mjhmc_numba.executors import CANCELLED, Calls, Reports, Shipped, reporting
 from mjhmc_numba.initial import Region, find_start
+from mjhmc_numba.interruption import Press, end_with_process, holding_interrupts
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
 from mjhmc_numba.kernel.statistics import STAT_NAMES
 from mjhmc_numba.kernel.waiting import watched
@@ -50,7 +52,9 @@ __all__ = [
 ]
 
 POLL_SECONDS = 0.05
-GRACE_SECONDS = 5.0  # that chains on an executor have to stop, before they are left to it
+STOP_SECONDS = 0.2  # that chains have to stop, before they are left alone
+# That chains on an executor have to stop, before they are left to it; after Ctrl-C.
+GRACE_SECONDS, PRESSED_SECONDS = 5.0, 0.4
 RECORD_ROWS = 4096
 # A chain that writes checkpoints looks at its clock after about so many seconds.
 SHORTEST_BLOCK, LONGEST_BLOCK = 0.01, 0.5
@@ -212,8 +216,9 @@ class ChainRun:
                 self._warm_up()
             if not self.aborted.is_set():
                 self._sample()
-        except Aborted:
+        except (Aborted, KeyboardInterrupt):
             self.aborted.set()
+            return self.unfinished()
         except BaseException as raised:
             error = raised
         self.finished = True
@@ -453,6 +458,23 @@ class ChainRun:
             return None
         return self.process.divergence_starts[: self.made]
 
+    def unfinished(self) -> ChainOutput:
+        """What a chain has made that is not waited for; from any thread."""
+        nothing = Rows.empty(0, self.out.shape[1])
+        if self.process is None:
+            return ChainOutput(nothing, nothing)
+        kept = self.task.keep_warmup
+        return ChainOutput(
+            self.rows_so_far(),
+            self.warmup.until(self.warmup_kept) if kept else nothing,
+            self.acceptance,
+            self.warmup_made,
+            self.warmup_gradients,
+            self.process.tuned,
+            self._jumps(),
+            windows=list(self.windows),
+        )
+
     # ---------------------------------------------------------------- going on
 
     def _state(self) -> ChainState:
@@ -596,30 +618,76 @@ def run_chains(
         remote = [RemoteRun(task, out[k]) for k, task in enumerate(tasks)]
         if on_start is not None:
             on_start(remote)
-        interrupted = _run_elsewhere(remote, executor, progress, keep_going)
+        with holding_interrupts() as press:
+            interrupted = _run_elsewhere(remote, executor, progress, press, keep_going)
         return out, [run.output for run in remote], interrupted
-    with watched(progress.compiling):
+    with watched(progress.compiling), holding_interrupts() as press, press.raising():
         Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
     if on_start is not None:
         on_start(runs)
     workers = min(len(runs), cores or os.cpu_count() or 1)
-    waiting: list[futures.Future] = []
-    with (
-        _blas_limit(blas_threads),
-        futures.ThreadPoolExecutor(workers, thread_name_prefix="mjhmc") as pool,
-    ):
-        try:
-            waiting.extend(pool.submit(run.run) for run in runs)
-            _watch(runs, waiting, progress, keep_going)
-        except BaseException as error:  # the pool waits for its threads, so they must end
-            for run in runs:
-                run.abort()
-            if not isinstance(error, KeyboardInterrupt):
-                raise
-    # Chains that an interrupt kept from being submitted are aborted, so they end at once.
-    outputs = [f.result() for f in waiting] + [run.run() for run in runs[len(waiting) :]]
+    with _blas_limit(blas_threads), holding_interrupts() as press:
+        outputs = _run_here(runs, workers, progress, press, keep_going)
     return out, outputs, any(run.aborted.is_set() for run in runs)
+
+
+def _run_here(
+    runs: list[ChainRun], workers: int, display: Progress, press: Press, keep_going: bool
+) -> list[ChainOutput]:
+    """All chains on so many threads, until they have ended, or have had a moment to stop.
+
+    The threads are daemons: a density that takes its time keeps nobody waiting.
+    """
+    waiting: queue.SimpleQueue = queue.SimpleQueue()
+    ended: queue.SimpleQueue = queue.SimpleQueue()
+    for k in range(len(runs)):
+        waiting.put(k)
+
+    def work() -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                k = waiting.get_nowait()
+                ended.put((k, runs[k].run()))
+
+    def stop() -> None:
+        for run in runs:
+            run.abort()
+
+    try:
+        for j in range(workers):
+            thread = threading.Thread(target=work, name=f"mjhmc_{j}", daemon=True)
+            end_with_process(thread, stop)
+            thread.start()
+        found = _collect_outputs(runs, ended, display, press, stop, keep_going)
+    except BaseException:
+        stop()
+        raise
+    return [found[k] if k in found else run.unfinished() for k, run in enumerate(runs)]
+
+
+def _collect_outputs(
+    runs: list[ChainRun],
+    ended: queue.SimpleQueue,
+    display: Progress,
+    press: Press,
+    stop: Callable[[], None],
+    keep_going: bool,
+) -> dict[int, ChainOutput]:
+    """Show the progress until all chains have ended; one that fails, or Ctrl-C, stops them."""
+    found: dict[int, ChainOutput] = {}
+    stopped = math.inf
+    while len(found) < len(runs) and time.monotonic() < stopped + STOP_SECONDS:
+        with contextlib.suppress(queue.Empty):
+            k, output = ended.get(timeout=POLL_SECONDS)
+            found[k] = output
+            if output.error is not None and not keep_going:
+                runs[k].abort()
+        if stopped == math.inf and (press.is_set() or any(r.aborted.is_set() for r in runs)):
+            stop()
+            stopped = time.monotonic()
+        display.update(run.progress() for run in runs)
+    return found
 
 
 class _QuietBlas:
@@ -655,17 +723,6 @@ def _blas_limit(threads: int | None) -> contextlib.AbstractContextManager:
     return contextlib.nullcontext() if threads is None else threadpool_limits(threads, "blas")
 
 
-def _watch(runs, waiting, display: Progress, keep_going: bool) -> None:
-    """Show the progress until all chains have ended, or one has failed."""
-    pending = set(waiting)
-    while pending:
-        ended, pending = futures.wait(pending, POLL_SECONDS, futures.FIRST_COMPLETED)
-        display.update(run.progress() for run in runs)
-        if not keep_going and any(f.result().error is not None for f in ended):
-            for run in runs:
-                run.abort()
-
-
 # ------------------------------------------------------------------- on an executor
 
 
@@ -695,7 +752,9 @@ class RemoteRun:
     def end(self, output: ChainOutput | None, error: BaseException | None) -> None:
         """Take what it made, or why there is nothing."""
         if output is None:
-            is_cancelled = isinstance(error, CANCELLED) and self.aborted.is_set()
+            # Ctrl-C may have reached the workers too, and broken their pool.
+            lost = (*CANCELLED, futures.BrokenExecutor)
+            is_cancelled = isinstance(error, lost) and self.aborted.is_set()
             self.output.error = None if is_cancelled else error
         else:
             made = len(output.rows.draws)
@@ -724,7 +783,7 @@ def _run_sent(shipped: Shipped, k: int, task: ChainTask, link: Any) -> ChainOutp
 
 
 def _run_elsewhere(
-    runs: list[RemoteRun], executor: Any, display: Progress, keep_going: bool
+    runs: list[RemoteRun], executor: Any, display: Progress, press: Press, keep_going: bool
 ) -> bool:
     """All chains on an executor; says whether they were interrupted."""
     # What chains share is sent, and compiled there, once per worker.
@@ -739,11 +798,7 @@ def _run_elsewhere(
             ],
         )
         try:
-            _watch_elsewhere(runs, calls, reports, display, keep_going)
-        except KeyboardInterrupt:
-            for run in runs:
-                run.abort()
-            _watch_elsewhere(runs, calls, reports, display, keep_going)
+            _watch_elsewhere(runs, calls, reports, display, press, keep_going)
         finally:
             calls.close()
     for k in calls.rerun | reports.started_again:
@@ -756,19 +811,25 @@ def _without_target(task: ChainTask) -> ChainTask:
 
 
 def _watch_elsewhere(
-    runs: list[RemoteRun], calls: Calls, reports: Reports, display: Progress, keep_going: bool
+    runs: list[RemoteRun],
+    calls: Calls,
+    reports: Reports,
+    display: Progress,
+    press: Press,
+    keep_going: bool,
 ) -> None:
     """Collect the chains as they end, and show how far they are. One that raises ends the others;
     one that is lost with its worker does not.
     """
-    stopped = math.inf
-    while calls.waiting and time.monotonic() < stopped + GRACE_SECONDS:
+    until = math.inf
+    while calls.waiting and time.monotonic() < until:
         for k, output, error in calls.ended(POLL_SECONDS):
             runs[k].end(output, error)
             if output is not None and output.error is not None and not keep_going:
                 runs[k].abort()
-        if stopped == math.inf and any(run.aborted.is_set() for run in runs):
-            stopped = time.monotonic()
+        pressed = press.is_set()
+        if until == math.inf and (pressed or any(run.aborted.is_set() for run in runs)):
+            until = time.monotonic() + (PRESSED_SECONDS if pressed else GRACE_SECONDS)
             for run in runs:
                 run.abort()
             calls.cancel()

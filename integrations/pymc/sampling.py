@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -12,9 +13,10 @@ import numpy as np
 import pymc as pm
 from pymc.model import modelcontext
 
-from mjhmc_numba.diagnostics import diagnose
+from mjhmc_numba.diagnostics import diagnose_unless_pressed
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.executors import check_executor
+from mjhmc_numba.interruption import Press, end_with_process, holding_interrupts
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import InThread, watched
 from mjhmc_numba.markup import card
@@ -360,6 +362,7 @@ class Sampling:
         self._runs: list[ChainRun | RemoteRun] = []
         self._checkpoint, self._warmup = checkpoint, warmup
         self._aborted = threading.Event()
+        self._press = Press()
         self._thread: threading.Thread | None = None
         self._result: Result | None = None
         self._error: BaseException | None = None
@@ -392,15 +395,16 @@ class Sampling:
 
     def run(self) -> Any:
         """Run in this thread; returns what `pm.sample` returns."""
-        with self._progress, watched(self._progress.compiling):
-            # What is computed of the draws is compiled while the chains run without the GIL.
-            ahead = InThread(self._prepare if self._density.is_native else lambda: None)
-            self._work()
-            if self._error is None:
-                ahead.wait()
-            else:
-                ahead.cancel()
-        return self._finish()
+        with holding_interrupts() as self._press:
+            with self._progress, watched(self._progress.compiling):
+                # What is computed of the draws is compiled while the chains run without the GIL.
+                ahead = InThread(self._prepare if self._density.is_native else lambda: None)
+                self._work()
+                if self._error is None:
+                    ahead.wait()
+                else:
+                    ahead.cancel()
+            return self._finish()
 
     def _prepare(self) -> None:
         self._compiled.prepare(include_transformed=self._with_transformed)
@@ -408,6 +412,7 @@ class Sampling:
     def start(self) -> Sampling:
         """Run in the background."""
         self._thread = threading.Thread(target=self._work_alone, name="mjhmc", daemon=True)
+        end_with_process(self._thread, self._stop)
         self._thread.start()
         return self
 
@@ -493,15 +498,18 @@ class Sampling:
 
     def abort(self) -> Any:
         """Stop the chains; returns their draws so far, or None if there are none."""
-        self._aborted.set()  # for chains that are about to begin
-        for run in self._runs:
-            run.abort()
+        self._stop()
         try:
             return self.wait()
         except KeyboardInterrupt:
             if self._result is None and isinstance(self._error, KeyboardInterrupt):
                 return None
             raise
+
+    def _stop(self) -> None:
+        self._aborted.set()  # for chains that are about to begin
+        for run in self._runs:
+            run.abort()
 
     def inspect(self) -> Any:
         """The draws so far, of as many chains as give most of them; None if there are none.
@@ -586,7 +594,9 @@ class Sampling:
         messages = list(result.warnings)
         if result.draws.shape[1]:
             hierarchy = self._density.layout.is_hierarchy
-            messages += diagnose(result, self._tasks[0].target, is_hierarchy=hierarchy)
+            messages += diagnose_unless_pressed(
+                result, self._tasks[0].target, self._press, is_hierarchy=hierarchy
+            )
         if "sample_stats" in data:
             data["sample_stats"].attrs["warnings"] = "\n".join(messages)
         if self._quiet:
@@ -594,4 +604,5 @@ class Sampling:
         for message in messages:
             warn_user(message, SamplingWarning)
         if self._checks and result.draws.shape[1]:
-            log_convergence(data, self._density.model, only_hints=bool(messages))
+            with contextlib.suppress(KeyboardInterrupt), self._press.raising():
+                log_convergence(data, self._density.model, only_hints=bool(messages))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numba import cfunc
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
 from numba.core.registry import CPUDispatcher
 from numpy.typing import ArrayLike
@@ -19,7 +20,7 @@ from mjhmc_numba.density.table import ArrayField, ArrayTable
 from mjhmc_numba.density.wrapper import argument_names, density_source, names_of
 from mjhmc_numba.errors import SlowDensityWarning, TargetError
 from mjhmc_numba.kernel.user_warnings import warn_user
-from mjhmc_numba.kernel.waiting import compile_in_thread
+from mjhmc_numba.kernel.waiting import compile_in_thread, stop_if_cancelled
 
 __all__ = ["Target", "as_target"]
 
@@ -208,7 +209,13 @@ def _compile(density: Any, fields: Sequence[ArrayField]) -> Any:
     # that it compiles for other code to call, and with them the density, until that function goes.
     names = names_of(fields) | {"density": density}
     exec(density_source(fields, _call_source(fields)), names)
-    return compile_in_thread("density", lambda: cfunc(DENSITY)(names["body"]))
+
+    def compiled() -> Any:
+        with global_compiler_lock:  # others may have been at it for long
+            stop_if_cancelled()
+            return cfunc(DENSITY)(names["body"])
+
+    return compile_in_thread("density", compiled)
 
 
 def _compiled_target(

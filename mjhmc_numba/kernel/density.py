@@ -25,7 +25,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mjhmc_numba.kernel.compilation import kernel_jit
-from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, NEVER, STATE, scratch
+from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, NEVER, OFFSETS, scratch
 from mjhmc_numba.kernel.reparametrisation import forward, is_reparametrised, pullback_gradient
 
 RAISED, SUCCESS, NOT_FINITE = 0, 1, 2
@@ -37,7 +37,7 @@ UNWRITTEN = 0x7FF8_6D6A_686D_6331
 def _field(builder, record, name: str):
     """Pointer to a number of the record at an address."""
     word = ir.IntType(64)
-    place = builder.add(record, word(STATE.fields[name][1]))
+    place = builder.add(record, word(OFFSETS[name]))
     return builder.inttoptr(place, word.as_pointer())
 
 

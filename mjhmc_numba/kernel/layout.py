@@ -217,6 +217,7 @@ STATE = np.dtype(
     [(name, np.int64) for name in SIZES + ADDRESSES + CONTROL + _WHOLE]
     + [(name, np.float64) for name in _REAL]
 )
+OFFSETS = {name: place for name, (_, place, *_) in (STATE.fields or {}).items()}  # in bytes
 # What a resumed process needs beyond its arrays: all but sizes, addresses and control.
 RESUMABLE = _WHOLE + _REAL
 
