@@ -658,7 +658,12 @@ def _run_here(
         for j in range(workers):
             thread = threading.Thread(target=work, name=f"mjhmc_{j}", daemon=True)
             end_with_process(thread, stop)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # as when the process is ending: the caller's thread does
+                if j == 0:
+                    work()
+                break
         found = _collect_outputs(runs, ended, display, press, stop, keep_going)
     except BaseException:
         stop()

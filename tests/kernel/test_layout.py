@@ -177,7 +177,16 @@ def test_a_process_is_not_copied(duplicate):
 
 # What of a process is in its snapshot, and what is made anew by its constructor.
 SAVED = {"rungs", "levels", "rng", "tuned", "state", "_kept"}
-REMADE = {"target", "settings", "work", "_visits", "_transform_arrays", "_divergence_x"}
+REMADE = {
+    "_poll",
+    "_raised",
+    "target",
+    "settings",
+    "work",
+    "_visits",
+    "_transform_arrays",
+    "_divergence_x",
+}
 
 
 def test_whatever_a_process_has_is_saved_or_known_to_be_made_anew():
