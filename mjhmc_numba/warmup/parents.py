@@ -1,7 +1,16 @@
-"""The parents: dimensions that scales and locations depend on, so that a reparametrisation pays.
+r"""The parents: dimensions that scales and locations depend on, so that a reparametrisation pays.
 
-That is told by draws that had no say in it: by the distance that remains between z and -grad, which
-are the same on a standard normal, once the best metric has done what it can.
+That is told by draws that had no say in it. In each held-out draw the loss is
+
+.. math:: \log\Bigl(1 + \frac{1}{a d} |z + \nabla\log\pi(z)|^2\Bigr),
+
+the distance between z and -grad, which are the same on a standard normal, once the metric of the
+other draws has done what it can. A parent is taken if the mean gain exceeds its standard error,
+over blocks of held-out draws, by a factor. So chains that see the same posterior choose alike.
+
+The cost of one search is bounded: at most `MOST_PARENTS` rounds of 2 `CANDIDATES` + 1 fits and
+metrics, each of n d p^2 + min(n, d) d^2 operations for n <= `MOST_DRAWS` draws and p coefficients
+per child.
 """
 
 from __future__ import annotations
@@ -25,26 +34,21 @@ from mjhmc_numba.warmup.reparametrisation import (
 
 __all__ = ["FEWEST_DRAWS_OF_CHOICE", "MANY_DIMENSIONS", "MOST_DIMENSIONS", "choose"]
 
-# All constants here were chosen by trial on the models of the benchmark.
-FEWEST_DRAWS_OF_CHOICE = 32
+# Four blocks are held out of 96 draws, the fewest that have a standard error worth the name; more
+# than 256 draws tell no more of a gain that matters.
+FEWEST_DRAWS_OF_CHOICE, MOST_DRAWS = 96, 256
+HELD_OUT = 3  # every third block of draws
 MOST_PARENTS = 6
-HELD_OUT = 4  # every fourth block of draws
-# The share of the distance that a reparametrisation may leave to be worth it. It is less where
-# there are few draws for so many children, as the noise of each adds to the gradient of its
-# parents; and less where there are few children to learn from.
-WORTH, FEW_DRAWS, FEW_DIMENSIONS = 0.94, 0.065, 3.0
-KEPT_WORTH = 0.1  # so much more may be left by one that was chosen before
-MORE_WORTH = 0.8  # the share that one more parent may leave
-LARGE = 0.1  # squared distance per dimension from which its logarithm counts
-NOTHING = 0.01  # what is left where no reparametrisation is needed
-# Parents tried at a time, and in many dimensions; in more than the last none is sought, as all
-# pairs of dimensions are looked at.
-CANDIDATES, FEW_CANDIDATES, MANY_DIMENSIONS, MOST_DIMENSIONS = 3, 1, 200, 1500
-SURE = 3.0  # variances of its noise that a score must exceed
+# A gain counts if it is so many standard errors, and such a share of the loss.
+SURE_GAIN, LEAST_GAIN = 3.0, 0.1
+NOTHING = 0.01  # a loss that any metric does with, as on a Gaussian
+LARGE = 0.1  # squared distance per dimension from which its logarithm counts: the `a` above
+CANDIDATES = 2  # scale parents tried at a time, those with the best scores
+# In more than the first number a search is made once, at the end; in more than the second none, as
+# all pairs of dimensions are looked at.
+MANY_DIMENSIONS, MOST_DIMENSIONS = 200, 1500
+SURE_SCORE = 3.0  # variances of its noise that a score must exceed
 ACTIVE = 0.2  # spread of s from which a child asks for a better location
-# Spread of s from which there is a funnel, and how many times as much may be left there by fixed
-# locations.
-FUNNEL, FIXED = 0.4, 1.5
 
 
 def choose(
@@ -60,123 +64,151 @@ def choose(
     x, grad : (n, d) arrays
         Draws and gradients of the log density there, in the coordinates of the density.
     known : Reparametrisation or None
-        The one so far.
+        The one so far. Its parents are tried among others: in a deep funnel, which is seen once
+        they are known, no single parent may be found again.
     metric_of : callable
         The metric for draws and gradients.
     """
+    rows = np.linspace(0, len(x) - 1, min(len(x), MOST_DRAWS)).astype(int)
     with np.errstate(all="ignore"):  # what is not finite is not chosen
-        return _Choice(x, grad, metric_of).choose(known)
+        parents = _Choice(x[rows], grad[rows], metric_of).choose(known)
+        return None if parents is None else _fitted(x, grad, parents, slice(None), ROUNDS)
 
 
 class _Tried(NamedTuple):
     parents: Parents
     reparametrisation: Reparametrisation | None
-    left: float  # what `_Choice.left` says
+    loss: np.ndarray  # of each held-out block
+
+    def gain(self, other: _Tried) -> tuple[float, float]:
+        """What `other` gains over this, and its standard error."""
+        gained = self.loss - other.loss
+        return float(gained.mean()), float(gained.std(ddof=1) / math.sqrt(gained.size))
 
 
 class _Choice:
     def __init__(self, x, grad, metric_of):
         self.x, self.grad, self.metric_of = x, grad, metric_of
-        self.told = (np.arange(len(x)) // BLOCK) % HELD_OUT != HELD_OUT - 1
-        d = x.shape[1]
-        few = FEW_DRAWS * math.sqrt(d / max((~self.told).sum(), 1))
-        self.worth = WORTH - few - FEW_DIMENSIONS / d
-        self.most = CANDIDATES if d <= MANY_DIMENSIONS else FEW_CANDIDATES
+        self.block = np.arange(len(x)) // BLOCK
+        self.told = self.block % HELD_OUT != HELD_OUT - 1
 
-    def choose(self, known: Reparametrisation | None) -> Reparametrisation | None:
-        now = _Tried(Parents(), None, self.left(None))
+    def choose(self, known: Reparametrisation | None) -> Parents | None:
+        if self.block[-1] < 2 * HELD_OUT:  # no standard error
+            return None
+        now = _Tried(Parents(), None, self._loss(None))
         if known is not None:
-            before = Parents(
-                tuple(known.scale_parents.tolist()), tuple(known.location_parents.tolist())
-            )
-            kept = self._best([before])
-            now = kept if kept.left < (self.worth + KEPT_WORTH) * now.left else now
-        while len(now.parents.all) < min(MOST_PARENTS, self.x.shape[1] - 1) and now.left > NOTHING:
-            worth = self.worth if now.reparametrisation is None else MORE_WORTH
-            best = self._best(self._candidates(now))
-            if now.reparametrisation is None and best.left >= worth * now.left:
-                best = self._best(self._with_location_parent(best))
-            if not best.left < worth * now.left:
+            scale, location = known.scale_parents.tolist(), known.location_parents.tolist()
+            before = Parents(tuple(scale), tuple(location))
+            found = [
+                self._tried(before._replace(fixed_location=is_fixed)) for is_fixed in (False, True)
+            ]
+            now = self._surest(now, found) or now
+        most = min(MOST_PARENTS, self.x.shape[1] - 1)
+        while len(now.parents.all) < most and _mean_loss(now) > NOTHING:
+            better = self._next(now)
+            if better is None:
                 break
-            now = best
-        if now.reparametrisation is None:
-            return None
-        return self._fitted(self._fixed(now, now.reparametrisation), slice(None), ROUNDS)
+            now = better
+        return None if now.reparametrisation is None else self._simplest(now).parents
 
-    def _fixed(self, now: _Tried, reparametrisation: Reparametrisation) -> Parents:
-        """The parents, with a fixed location where there is a funnel. Deeper than any draw has been
-        only the exact location will do, and in a hierarchy that is the mean of groups, or 0.
+    def _next(self, now: _Tried) -> _Tried | None:
+        """With one more parent, or two that help only together; None where nothing surely helps."""
+        z, g = in_coordinates(now.reparametrisation, self.x[self.told], self.grad[self.told])
+        scores = _scale_scores(z, g, now.parents.all)
+        best = _best(scores, now.parents, CANDIDATES)
+        found = [self._with_scale(now, k) for k in best]
+        sure = self._surest(now, found + self._with_location(now))
+        if sure is None and now.reparametrisation is None and found:
+            # In a deep funnel neither a scale nor a location parent helps without the other; nor,
+            # at times, does one scale parent of two.
+            pairs = self._with_location(min(found, key=_mean_loss))
+            sure = self._surest(now, [*pairs, self._with_scale(now, *best)])
+        return sure
+
+    def _with_scale(self, now: _Tried, *more: int) -> _Tried:
+        return self._tried(now.parents._replace(scale=(*now.parents.scale, *more)))
+
+    def _with_location(self, now: _Tried) -> list[_Tried]:
+        """With one more location parent, and fixed locations; the best also with fitted ones."""
+        if now.reparametrisation is None or len(now.parents.all) > self.x.shape[1] - 2:
+            return []
+        x, grad = self.x[self.told], self.grad[self.told]
+        scores = _location_scores(
+            x, *in_coordinates(now.reparametrisation, x, grad), now.reparametrisation
+        )
+        found = [
+            self._tried(Parents(now.parents.scale, (*now.parents.location, k), fixed_location=True))
+            for k in _best(scores, now.parents, CANDIDATES)
+        ]
+        if found:
+            best = min(found, key=_mean_loss)
+            found.append(self._tried(best.parents._replace(fixed_location=False)))
+        return found
+
+    def _surest(self, now: _Tried, found: list[_Tried]) -> _Tried | None:
+        """The one that gains most, of those that surely do."""
+        least = LEAST_GAIN * _mean_loss(now)
+        sure = [one for one in found if _is_sure(*now.gain(one), least)]
+        return min(sure, key=_mean_loss, default=None)
+
+    def _simplest(self, now: _Tried) -> _Tried:
+        """With fixed locations, unless that is worse by more than a standard error.
+
+        They have fewer coefficients to fit, and hold deeper than any draw has been.
         """
-        _, s, _ = reparametrisation.shape(self.x)
-        if len(now.parents.location) > 1 or np.median(s.std(axis=0)) < FUNNEL:
-            return now.parents
-        fixed = self._best([now.parents._replace(fixed_location=True)])
-        return fixed.parents if fixed.left < FIXED * now.left else now.parents
+        if now.parents.fixed_location:
+            return now
+        fixed = [self._tried(now.parents._replace(fixed_location=True))]
+        if not now.parents.location:
+            fixed += [one for one in self._with_location(now) if one.parents.fixed_location]
+        best = min(fixed, key=_mean_loss)
+        gain, error = now.gain(best)
+        return best if gain > -error else now
 
-    def _best(self, candidates: list[Parents]) -> _Tried:
-        """The one of the candidates that leaves least; an infinite distance where none does."""
-        best = _Tried(Parents(), None, math.inf)
-        for parents in candidates:
-            reparametrisation = self._fitted(parents, self.told)
-            left = math.inf if reparametrisation is None else self.left(reparametrisation)
-            if left < best.left:
-                best = _Tried(parents, reparametrisation, left)
-        return best
+    def _tried(self, parents: Parents) -> _Tried:
+        reparametrisation = _fitted(self.x, self.grad, parents, self.told, TRIAL_ROUNDS)
+        loss = np.full_like(self._blocks(), np.inf)
+        if reparametrisation is not None:
+            loss = self._loss(reparametrisation)
+        return _Tried(parents, reparametrisation, loss)
 
-    def _fitted(
-        self, parents: Parents, some, rounds: int = TRIAL_ROUNDS
-    ) -> Reparametrisation | None:
-        """The reparametrisation of some of the draws; None where they do not tell it."""
-        try:
-            reparametrisation = fit(self.x[some], self.grad[some], parents, rounds)
-        except np.linalg.LinAlgError:
-            return None
-        z, g = in_coordinates(reparametrisation, self.x, self.grad)
-        return reparametrisation if np.isfinite(z).all() and np.isfinite(g).all() else None
+    def _blocks(self) -> np.ndarray:
+        """The numbers of the held-out blocks, as floats."""
+        return np.unique(self.block[~self.told]).astype(float)
 
-    def left(self, reparametrisation: Reparametrisation | None) -> float:
-        """How far z is from -grad at the draws held out, with the metric of the other draws.
-
-        Squared distances per dimension count up to their size where they are small, and by their
-        logarithm where no step size does any more.
-        """
+    def _loss(self, reparametrisation: Reparametrisation | None) -> np.ndarray:
+        """The loss of each held-out block, with the metric of the other draws."""
         z, g = in_coordinates(reparametrisation, self.x, self.grad)
         told = self.told
         metric = self.metric_of(z[told], g[told])
         away = z[~told] - centre(metric, z[told], g[told])
         apart = metric.whiten(away) + metric.whiten_gradient(g[~told])
-        return float(np.mean(np.log1p(np.mean(apart**2, axis=1) / LARGE)))
+        loss = np.log1p(np.mean(apart**2, axis=1) / LARGE)
+        starts = np.flatnonzero(np.diff(self.block[~told], prepend=-1))
+        return np.add.reduceat(loss, starts) / np.diff([*starts, loss.size])
 
-    def _candidates(self, now: _Tried) -> list[Parents]:
-        """One more dimension that the scale of many children, or a location, may depend on."""
-        z, g = in_coordinates(now.reparametrisation, self.x[self.told], self.grad[self.told])
-        scale, location = now.parents.scale, now.parents.location
-        found = self._first(_scale_scores(z, g, now.parents.all), now.parents)
-        candidates = [Parents((*scale, k), location) for k in found]
-        if now.reparametrisation is not None:
-            candidates += self._location_candidates(now.parents, now.reparametrisation)
-        return candidates
 
-    def _location_candidates(
-        self, parents: Parents, reparametrisation: Reparametrisation
-    ) -> list[Parents]:
-        """One more dimension that the location of those with a scale parent may depend on."""
-        x, grad = self.x[self.told], self.grad[self.told]
-        found = self._first(
-            _location_scores(x, *in_coordinates(reparametrisation, x, grad), reparametrisation),
-            parents,
-        )
-        return [Parents(parents.scale, (*parents.location, k)) for k in found]
+def _fitted(x, grad, parents: Parents, some, rounds: int) -> Reparametrisation | None:
+    """The reparametrisation of some of the draws; None where they do not tell it."""
+    try:
+        reparametrisation = fit(x[some], grad[some], parents, rounds)
+    except np.linalg.LinAlgError:
+        return None
+    z, g = in_coordinates(reparametrisation, x, grad)
+    return reparametrisation if np.isfinite(z).all() and np.isfinite(g).all() else None
 
-    def _with_location_parent(self, tried: _Tried) -> list[Parents]:
-        """The same with a location parent: in a deep funnel neither helps without the other."""
-        if tried.reparametrisation is None or self.x.shape[1] < 3:  # no child would be left
-            return []
-        return self._location_candidates(tried.parents, tried.reparametrisation)
 
-    def _first(self, scores: np.ndarray, parents: Parents) -> list[int]:
-        scores[parents.all] = 0.0
-        return [int(k) for k in np.argsort(-scores)[: self.most] if scores[k] > 0]
+def _is_sure(gain: float, error: float, least: float) -> bool:
+    return gain > max(SURE_GAIN * error, least)
+
+
+def _mean_loss(tried: _Tried) -> float:
+    return float(np.nan_to_num(tried.loss.mean(), nan=math.inf))
+
+
+def _best(scores: np.ndarray, parents: Parents, most: int) -> list[int]:
+    scores[parents.all] = 0.0
+    return [int(k) for k in np.argsort(-scores)[:most] if scores[k] > 0]
 
 
 def _scale_scores(z, grad, parents) -> np.ndarray:
@@ -214,4 +246,4 @@ def _sure_squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     n = len(a)
     mean = a.T @ b / n
     variance = (a * a).T @ (b * b) / n - mean**2
-    return np.maximum(mean**2 - SURE * variance / n, 0.0)
+    return np.maximum(mean**2 - SURE_SCORE * variance / n, 0.0)
