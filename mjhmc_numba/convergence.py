@@ -15,8 +15,12 @@ __all__ = [
     "split_r_hat",
 ]
 
-LOOKED_AT = 16  # dimensions whose effective size is computed, the slowest by a cheap measure
-BLOCK = 1 << 18  # numbers of the draws taken at a time, so that a large result is not copied
+# Dimensions whose effective size is computed, the slowest by a cheap measure: a bound on the time,
+# which grows as their number.
+LOOKED_AT = 16
+# Numbers of the draws taken at a time, so that a large result is not copied: 2 MB, as many as the
+# second cache of a core holds.
+BLOCK = 1 << 18
 
 
 def slowest_dimensions(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

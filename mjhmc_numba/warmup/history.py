@@ -13,7 +13,9 @@ __all__ = ["History"]
 
 # Numbers kept of draws, and as many of gradients: 8 bytes each make 4 MB, a bound on the memory.
 NUMBERS = 1 << 19
-FEWEST_KEPT = 64  # draws, however many dimensions; no trial of the value is recorded
+# Draws, however many dimensions: the newest share of them that a metric is made from must be more
+# than the 16 of a low-rank one, in each half of which a direction is found and measured.
+FEWEST_KEPT = 64
 # Bound on a coordinate, so that squares and their sums are below the largest float64, 1.8e308, even
 # if a chain goes astray.
 LARGEST = 1e100
