@@ -48,6 +48,9 @@ LARGE = 0.1  # squared distance per dimension from which its logarithm counts: t
 # Scale and location parents tried at a time, those with the best scores. With one location parent
 # eight schools took a school for the mean of all in 2 of 4 chains, with two in none.
 CANDIDATES = 2
+# Share of the children that lie at a location parent which is taken because it is simple: groups
+# have some children each, and no child lies at another by chance (rat_tumor).
+MANY_FIXED = 1 / 8
 # In more than the first number a search is made once, at the end; in more than the second none, as
 # all pairs of dimensions are looked at. Both bound the time.
 MANY_DIMENSIONS, MOST_DIMENSIONS = 200, 1500
@@ -88,6 +91,15 @@ class _Tried(NamedTuple):
         """What `other` gains over this, and its standard error."""
         gained = self.loss - other.loss
         return float(gained.mean()), float(gained.std(ddof=1) / math.sqrt(gained.size))
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether many children lie exactly at a location parent."""
+        if self.reparametrisation is None or not self.parents.fixed_location:
+            return False
+        location = self.reparametrisation.location[:, 1:]
+        is_whole = np.isclose(location, np.round(location), rtol=0, atol=1e-9).all(axis=1)
+        return bool(np.mean(is_whole & (location.max(axis=1) > 0.5)) > MANY_FIXED)
 
 
 class _Choice:
@@ -134,7 +146,7 @@ class _Choice:
 
     def _with_location(self, now: _Tried) -> list[_Tried]:
         """With one more location parent, and fixed locations; the best also with fitted ones."""
-        if now.reparametrisation is None or len(now.parents.all) > self.x.shape[1] - 2:
+        if now.reparametrisation is None:
             return []
         x, grad = self.x[self.told], self.grad[self.told]
         scores = _location_scores(
@@ -164,17 +176,18 @@ class _Choice:
             return now
         fixed = [self._tried(now.parents._replace(fixed_location=True))]
         if not now.parents.location:
-            fixed += [one for one in self._with_location(now) if one.parents.fixed_location]
+            fixed += [one for one in self._with_location(now) if one.is_fixed]
         best = min(fixed, key=_mean_loss)
         gain, error = now.gain(best)
         return best if gain > -error else now
 
     def _tried(self, parents: Parents) -> _Tried:
-        reparametrisation = _fitted(self.x, self.grad, parents, self.told, TRIAL_ROUNDS)
-        loss = np.full_like(self._blocks(), np.inf)
-        if reparametrisation is not None:
-            loss = self._loss(reparametrisation)
-        return _Tried(parents, reparametrisation, loss)
+        reparametrisation = None
+        if len(parents.all) < self.x.shape[1]:  # some dimension is a child
+            reparametrisation = _fitted(self.x, self.grad, parents, self.told, TRIAL_ROUNDS)
+        if reparametrisation is None:
+            return _Tried(parents, None, np.full_like(self._blocks(), np.inf))
+        return _Tried(parents, reparametrisation, self._loss(reparametrisation))
 
     def _blocks(self) -> np.ndarray:
         """The numbers of the held-out blocks, as floats."""
