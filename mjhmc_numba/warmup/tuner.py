@@ -239,9 +239,9 @@ class Tuner:
             and self.ndim <= MOST_DIMENSIONS
         )
         often = self.ndim <= MANY_DIMENSIONS and self.window % 2 == 0
-        is_time = len(draws.x) >= FEWEST_DRAWS_OF_CHOICE and (
-            often or self.plan[self.window].is_final
-        )
+        is_last = self.plan[self.window].is_final  # then what few draws say is better than nothing
+        enough = FEWEST_DRAWS_OF_CHOICE // 2 if is_last else FEWEST_DRAWS_OF_CHOICE
+        is_time = len(draws.x) >= enough and (often or is_last)
         if not (is_free and is_time):
             return tuned
 
