@@ -112,7 +112,7 @@ class Calls:
         """End the pools that were made here."""
         for pool in self._pools:
             if pool.executor is not self._executor:
-                pool.executor.shutdown(wait=False, cancel_futures=True)
+                pool.executor.shutdown(wait=False)
 
     # ------------------------------------------------------------------ one by one
 
