@@ -453,9 +453,9 @@ def test_what_a_density_raises_is_raised_with_the_draws_so_far():
 def test_a_density_in_python_is_sampled_on_one_core(monkeypatch):
     """PyTensor's functions keep their arguments in one place: two threads would mix them up."""
     seen = []
-    original = mp.sampling.run_tasks
+    original = mp.sampling.run_with_warmup
     monkeypatch.setattr(
-        mp.sampling, "run_tasks", lambda *a, **k: seen.append(k["cores"]) or original(*a, **k)
+        mp.sampling, "run_with_warmup", lambda *a, **k: seen.append(k["cores"]) or original(*a, **k)
     )
     mp.compile(models.in_python()).sample(**SMALL | {"tune": 0}, cores=4, **FIXED)
     assert seen == [1]

@@ -24,14 +24,20 @@ def normal():
     return model
 
 
+def wide():
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1, shape=20)
+    return model
+
+
 CASES = {
     "good": (normal, {"draws": 600, "tune": 300}, {}, set()),
     "mixing": (normal, {"draws": 1100, "tune": 0}, FIXED | {"step_size": 0.02}, {"mixes slowly"}),
     "capped": (normal, {"draws": 60, "tune": 0}, FIXED | {"max_gradients": 1}, {"cut short"}),
     "stuck": (
-        normal,
+        wide,
         {"draws": 700, "tune": 0},
-        {"step_size": 4.0, "num_steps": 1, "refresh_rate": 0.001, "draw_interval": 40.0},
+        {"step_size": 1.5, "num_steps": 1, "refresh_rate": 0.001, "draw_interval": 40.0},
         {"was stuck", "mean acceptance"},
     ),
     "energy": (

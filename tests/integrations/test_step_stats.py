@@ -84,7 +84,7 @@ def test_divergences_are_counted_and_marked():
 def test_a_stuck_chain_is_told_once_with_advice(caplog):
     with pm.Model() as model:
         pm.Normal("x", 0, 1, shape=20)
-        step = MJHMC(step_size=4.0, num_steps=1, refresh_rate=0.001, draw_interval=40.0)
+        step = MJHMC(step_size=1.5, num_steps=1, refresh_rate=0.001, draw_interval=40.0)
     with caplog.at_level(logging.WARNING, "pymc.stats.convergence"):
         sample(model, step, tune=0, draws=300, chains=1)
     told = [r.message for r in caplog.records if "stuck" in r.message]
