@@ -15,10 +15,11 @@ from mjhmc_numba.errors import (
     SamplingWarning,
     SettingsError,
     SlowDensityWarning,
+    StorageError,
     StuckError,
     TargetError,
 )
-from mjhmc_numba.results import Result
+from mjhmc_numba.results import Result, Stored, from_store
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned
 
@@ -37,12 +38,15 @@ __all__ = [
     "SettingsError",
     "SlowDensityWarning",
     "StuckError",
+    "StorageError",
+    "Stored",
     "Target",
     "TargetError",
     "Tuned",
     "as_target",
     "combine",
     "run_chain",
+    "from_store",
     "sample",
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,15 +20,18 @@ from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.pooling import check_warmup, run_with_warmup
 from mjhmc_numba.progress import Progress
-from mjhmc_numba.results import Result
+from mjhmc_numba.results import Result, Stored, stored_groups
 from mjhmc_numba.run import (
     ChainTask,
     chain_seeds,
     check_memory,
+    check_store,
     child_seed,
     extend,
+    finish_store,
     root_seed,
     warm_started,
+    with_store,
 )
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
@@ -36,6 +39,22 @@ from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 __all__ = ["run_chain", "sample"]
 
 CHECK_KEY = 1 << 32  # of the seed for the check of the gradient: no chain has it
+
+
+@overload
+def sample(
+    target: Any, initial: ArrayLike | None = None, *, store: None = None, **options: Any
+) -> Result: ...
+
+
+@overload
+def sample(
+    target: Any,
+    initial: ArrayLike | None = None,
+    *,
+    store: str | os.PathLike,
+    **options: Any,
+) -> Stored: ...
 
 
 def sample(
@@ -58,12 +77,13 @@ def sample(
     executor: Any = None,
     checkpoint: str | os.PathLike | None = None,
     every: float = EVERY,
+    store: str | os.PathLike | None = None,
     warm_start: Result | None = None,
     chain: int | None = None,
     warmup: str = "separate",
     settings: Settings | None = None,
     **options: Any,
-) -> Result:
+) -> Result | Stored:
     """Sample from a log density by Markov jump HMC.
 
     Parameters
@@ -108,6 +128,11 @@ def sample(
         asked for than before.
     every : float
         Seconds between two checkpoints of a chain.
+    store : path-like, optional
+        A folder, not there yet, for a zarr store that draws and statistics are written to as they
+        come, in place of memory. ArviZ and xarray read it while it grows;
+        `sample_stats/valid_draws` says how far each chain is, and `mjhmc_numba.from_store` heeds
+        it.
     warm_start : Result, optional
         Of a density much like this one, such as the same model on other data. What was tuned
         there is used as it is, each chain starts at the last draw of one there (or at
@@ -124,7 +149,8 @@ def sample(
 
     Returns
     -------
-    Result
+    Result or Stored
+        The latter with `store`.
 
     Examples
     --------
@@ -150,10 +176,13 @@ def sample(
     display = Progress(enabled=bool(progress))
     with watched(display.compiling):
         compiled = as_target(target, ndim, args, names)
+    on_disk = check_store(store, keep_warmup=keep_warmup, jumps=jumps, executor=executor)
+    in_memory = 0 if on_disk is not None else draws
+    at_once = chains if chain is None else 1
+    check_memory(compiled.ndim, in_memory, tune if keep_warmup else 0, at_once)
     regions = start.regions(starts, spread, compiled.ndim, chains)
     chosen.fixed_metric(compiled.ndim)
     chosen.fixed_reparametrisation(compiled.ndim)
-    check_memory(compiled.ndim, draws, tune if keep_warmup else 0, chains if chain is None else 1)
     root = root_seed(seed if kept is None else kept.seed(seed))
     seeds = chain_seeds(root, chains)
     tasks = [
@@ -177,9 +206,24 @@ def sample(
         extra = start.check_first_start(compiled, tasks[0].region, child_seed(root, CHECK_KEY))
     if chain:
         extra = 0  # the first chain counts the check
+    if on_disk is not None:
+        tasks = with_store(tasks, on_disk, kept, stored_groups(compiled.ndim), _as_x)
     how = {"cores": cores, "progress": display, "executor": executor, "checkpoint": kept}
     how["warmup"] = warmup if warm_start is None else "separate"
-    return _run(tasks, chosen, root, extra, **how)
+    if on_disk is None:
+        return _run(tasks, chosen, root, extra, **how)
+    try:
+        result = _run(tasks, chosen, root, extra, **how)
+    except BaseException as error:
+        if isinstance(getattr(error, "result", None), Result):
+            error.result = Stored(on_disk.path, error.result)  # type: ignore[attr-defined]
+        raise
+    finish_store(on_disk, result)
+    return Stored(on_disk.path, result)
+
+
+def _as_x(draws: np.ndarray) -> dict[str, np.ndarray]:
+    return {"x": draws}
 
 
 def _extend(tasks: list[ChainTask], result: Result, draws: int, **how: Any) -> Result:

@@ -127,8 +127,10 @@ def least_effective(draws: np.ndarray) -> tuple[float, int]:
         Index of that dimension.
     """
     by_values, by_squares = slowest_dimensions(draws)
-    values, squares = _scaled(draws[:, :, by_values]), _scaled(draws[:, :, by_squares]) ** 2
-    size = np.concatenate([effective_size(values), effective_size(squares)])
+    # One dimension at a time: a transform takes several times the memory of what it is of.
+    sizes = [effective_size(_scaled(draws[:, :, [j]])) for j in by_values]
+    sizes += [effective_size(_scaled(draws[:, :, [j]]) ** 2) for j in by_squares]
+    size = np.concatenate(sizes)
     worst = size.argmin()
     return float(size[worst]), int(np.concatenate([by_values, by_squares])[worst])
 

@@ -9,6 +9,7 @@ __all__ = [
     "SlowDensityWarning",
     "SamplingWarning",
     "StuckError",
+    "StorageError",
     "TargetError",
 ]
 
@@ -31,6 +32,10 @@ class SettingsError(ValueError):
 
 class CheckpointError(RuntimeError):
     """A checkpoint cannot be written, read, or gone on from by this call."""
+
+
+class StorageError(RuntimeError):
+    """Draws cannot be stored on disk; those that were are readable."""
 
 
 class MemoryRequestError(MemoryError):

@@ -115,6 +115,7 @@ def pool_warmup(
             seed=child_seed(task.seed, POOL_KEY),
             keep_warmup=False,
             record=False,
+            store=None,
         )
         for task in tasks[:PILOTS]
     ]

@@ -14,9 +14,19 @@ import numpy as np
 from mjhmc_numba.convergence import least_effective, nested_r_hat, split_r_hat
 from mjhmc_numba.markup import card
 from mjhmc_numba.settings import Settings
+from mjhmc_numba.stats import STATISTICS
+from mjhmc_numba.storage import Group, open_store
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 
-__all__ = ["Result", "chain_attributes", "merged_attributes"]
+__all__ = [
+    "Result",
+    "Stored",
+    "chain_attributes",
+    "from_store",
+    "groups_of",
+    "merged_attributes",
+    "stored_groups",
+]
 
 FEWEST_TO_JUDGE = 4  # draws, for halves of chains to have a variance
 
@@ -66,6 +76,9 @@ class Result:
         What is wrong with the draws, and what to do.
     ends : list, optional
         What each chain needs to go on; None if the run was interrupted.
+    stored : int, optional
+        Draws of each chain in a store; then `draws` are some of them, evenly spaced, and counts
+        among `stats` are of all draws since the one before.
     """
 
     draws: np.ndarray
@@ -86,6 +99,7 @@ class Result:
     superchains: list[int] | None = None
     warnings: list[str] = field(default_factory=list)
     ends: list[Any] | None = field(default=None, repr=False)
+    stored: int | None = None
     # (result, draws, ...) -> result; holds the density, which not everywhere can be.
     _continue: Callable[..., Result] | None = field(default=None, repr=False)
 
@@ -321,3 +335,86 @@ def merged_attributes(chains: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             merged[name] = [chain[name] for chain in chains]
     merged["integrator"] = ", ".join(merged["integrator"])
     return merged
+
+
+def stored_groups(ndim: int) -> dict[str, Group]:
+    """What is stored of a run: one variable "x", and the statistics."""
+    x = (("x_dim_0",), (ndim,), np.dtype(float))
+    stats = {row.name: ((), (), np.dtype(row.dtype)) for row in STATISTICS}
+    return {"posterior": Group({"x": x}), "sample_stats": Group(stats)}
+
+
+def groups_of(data: Any) -> dict[str, Any]:
+    """The datasets of what ArviZ holds, by the names of their groups."""
+    if hasattr(data, "children"):  # a DataTree, of ArviZ 1.x
+        return {name: node.to_dataset() for name, node in data.children.items()}
+    return {name: data[name] for name in data.groups()}
+
+
+def from_store(path: Any) -> Any:
+    """The draws of a store, also while they are made: InferenceData or DataTree.
+
+    They are cut to draws that are there, and read from the disk when they are used.
+    """
+    import arviz
+
+    groups = open_store(path)
+    if int(arviz.__version__.split(".")[0]) < 1:
+        return arviz.InferenceData(**groups)
+    from xarray import DataTree
+
+    return DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
+
+
+@dataclass(eq=False)
+class Stored:
+    """Draws of several chains on disk.
+
+    Parameters
+    ----------
+    path : Path
+        The store, in zarr.
+    thinned : Result
+        Some of the draws, evenly spaced, in memory, by which they were judged; with all else that
+        a `Result` knows of the run.
+    """
+
+    path: Path
+    thinned: Result
+
+    def __repr__(self) -> str:
+        return f"<Stored: {len(self.chains)} chains x {self.draws} draws in {self.path}>"
+
+    @property
+    def draws(self) -> int:
+        """Draws of each chain."""
+        return self.thinned.stored or 0
+
+    @property
+    def chains(self) -> list[int]:
+        """The number of each chain."""
+        return self.thinned.chains
+
+    @property
+    def tuned(self) -> list[Tuned]:
+        """What each chain ran with after its warm-up."""
+        return self.thinned.tuned
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with the draws, and what to do."""
+        return self.thinned.warnings
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the run was cut short by the user."""
+        return self.thinned.interrupted
+
+    @property
+    def gradients(self) -> dict[str, int]:
+        """Gradients of all chains, in the warm-up and after it."""
+        return self.thinned.gradients
+
+    def to_arviz(self) -> Any:
+        """All draws for ArviZ, read from the disk when they are used."""
+        return from_store(self.path)

@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
@@ -30,8 +30,8 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.results import Result
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings, check_counts
-from mjhmc_numba.stats import COLUMN, WIDTH, Rows, by_name
-from mjhmc_numba.storage import ChainFiles, Checkpoint
+from mjhmc_numba.stats import COLUMN, STATISTICS, WIDTH, Rows, by_name, longest_rectangle
+from mjhmc_numba.storage import ChainFiles, ChainStore, Checkpoint, Group, Store, Stream
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 from mjhmc_numba.warmup import Tuner
 from mjhmc_numba.warmup.first import first_guess, run_untuned
@@ -42,13 +42,16 @@ __all__ = [
     "ChainTask",
     "chain_seeds",
     "check_memory",
+    "check_store",
     "child_seed",
     "extend",
+    "finish_store",
     "longest_rectangle",
     "root_seed",
     "run_tasks",
     "stats_of",
     "warm_started",
+    "with_store",
 ]
 
 POLL_SECONDS = 0.05
@@ -60,6 +63,7 @@ RECORD_ROWS = 4096
 SHORTEST_BLOCK, LONGEST_BLOCK = 0.01, 0.5
 ALIKE = 1e-9  # relative difference of two values of one density
 NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that need not be kept: 4 MB
+FLUSH_SECONDS = 5.0  # after which what is new goes to a store, or when a chunk is full
 
 
 def root_seed(seed: Any) -> np.random.SeedSequence:
@@ -82,9 +86,17 @@ def child_seed(root: np.random.SeedSequence, k: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(root.entropy, spawn_key=(*root.spawn_key, k))
 
 
-def check_memory(ndim: int, draws: int, warmup: int, chains: int) -> None:
-    """Refuse an output that cannot fit, before anything is allocated."""
-    size = 8 * chains * (draws + warmup) * (ndim + WIDTH)
+def check_memory(
+    ndim: int, draws: int, warmup: int, chains: int, *, width: int | None = None
+) -> None:
+    """Refuse an output that cannot fit, before anything is allocated.
+
+    Counted is all that is there at once when the draws are collected: the rows of the chains, the
+    statistics by name, of one chain twice, and what is made of a draw, `width` numbers.
+    """
+    named = len(STATISTICS) * (chains + 1) / chains
+    per_draw = ndim + WIDTH + named + (width or 0)
+    size = 8 * chains * (draws + warmup) * per_draw
     try:
         have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -109,6 +121,7 @@ class ChainState(NamedTuple):
     warmup_gradients: int
     windows: list[WarmupWindow]
     piece: np.ndarray  # statistics of the draws since the tuner was asked last
+    stream: Stream | None  # to a store
 
 
 class Part(NamedTuple):
@@ -154,11 +167,15 @@ class ChainTask:
     files: ChainFiles | None = None
     number: int = 0  # of the chain
     store_divergences: bool = False
+    store: ChainStore | None = None
 
 
 @dataclass
 class ChainOutput:
-    """What one chain made: rows that were finished, however it ended."""
+    """What one chain made: rows that were finished, however it ended.
+
+    With a store, `rows` are some of them, evenly spaced; see `Stream`.
+    """
 
     rows: Rows
     warmup: Rows
@@ -172,6 +189,12 @@ class ChainOutput:
     windows: list[WarmupWindow] = field(default_factory=list)
     is_rerun: bool = False  # because the worker died that it ran on first
     end: ChainState | None = None  # of a chain that made all its draws
+    stream: Stream | None = None  # to a store
+
+    @property
+    def made(self) -> int:
+        """Draws that there are, here or in a store."""
+        return len(self.rows.draws) if self.stream is None else self.stream.stored
 
 
 @dataclass
@@ -179,7 +202,7 @@ class ChainRun:
     """A chain that is running, watched from another thread."""
 
     task: ChainTask
-    out: np.ndarray  # (draws, d), filled in place
+    out: np.ndarray  # (draws, d), filled in place; with a store, again and again
     process: Process | None = None
     warmup_made: int = 0
     warmup_kept: int = 0  # of these, in `warmup` now
@@ -195,7 +218,9 @@ class ChainRun:
     def run(self) -> ChainOutput:
         """Warm up and sample. Errors are returned with what was made before them."""
         task = self.task
-        self.rows = Rows.empty(task.draws, task.target.ndim, self.out)
+        self.rows = Rows.empty(len(self.out), task.target.ndim, self.out)
+        self.base = 0  # the draw of the first row
+        self.stream: Stream | None = None
         # Room for all of the warm-up, or for what is reported of it if it fails.
         most = task.tune if task.keep_warmup else max(1, NUMBERS_AT_ONCE // task.target.ndim)
         self.warmup = Rows.empty(min(most, task.tune), task.target.ndim)
@@ -227,7 +252,7 @@ class ChainRun:
         else:
             self.warmup = Rows.empty(0, task.target.ndim)
         output = ChainOutput(
-            self.rows.until(self.made),
+            self.rows.until(self.made) if task.store is None else self._thinned(),
             self.warmup,
             self.acceptance,
             self.warmup_made,
@@ -238,6 +263,7 @@ class ChainRun:
             error,
             self.windows,
             end=self._state() if error is None and self.made == task.draws else None,
+            stream=self.stream,
         )
         # The ladder and window of a chain that has ended may be larger than its draws.
         self.last, self.process, self.piece = self.progress(), None, self.piece[:0].copy()
@@ -263,6 +289,8 @@ class ChainRun:
             self.process.count_anew()
         else:
             self._start()
+        if task.store is not None:
+            self.pace = Pace(LONGEST_BLOCK)
         if task.files is not None:
             self.pace = Pace(min(max(task.files.every / 4, SHORTEST_BLOCK), LONGEST_BLOCK))
 
@@ -375,20 +403,26 @@ class ChainRun:
         self.windows.append(window)
 
     def _sample(self) -> None:
+        task = self.task
         assert self.process is not None
-        self.rows.note_tuned(slice(self.made, None), self.process.tuned)
+        if task.store is not None:
+            self.stream = self.stream or Stream(task.target.ndim, self.acceptance)
+            self.base, self.flushed = self.made, time.monotonic()
+        self.rows.note_tuned(slice(self.made - self.base, None), self.process.tuned)
         self.block = self.made, time.perf_counter()
         self.sampling = True
         try:
-            while self.made < self.task.draws and not self.aborted.is_set():
-                first, began = self.made, time.perf_counter()
-                n = min(self.pace.draws, self.task.draws - first)
+            while self.made < task.draws and not self.aborted.is_set():
+                first, began = self.made - self.base, time.perf_counter()
+                n = min(self.pace.draws, task.draws - self.made, self._rows_ahead() - first)
                 self._fill(self.rows, slice(first, first + n), count=True)
                 self.pace.note(n, time.perf_counter() - began)
+                self._flush()
                 self._save_if_due()
         finally:
             self._empty_record(keep=True)
-        self._note_moves(self.out[: self.made])
+            self._flush(is_last=True)
+        self._note_moves(self.out[: self.made])  # of a store, those that were last written over
         self._check_moves()
         if self.made == self.task.draws:
             self._save_if_due(is_last=True)
@@ -416,7 +450,7 @@ class ChainRun:
             row += n
             if count:
                 self._note_block(row, time.thread_time() - cpu)
-                self.made = row
+                self.made = self.base + row
             else:
                 self.warmup_made += n
                 self.warmup_kept += n
@@ -433,6 +467,28 @@ class ChainRun:
         first, began = self.block
         seconds = time.perf_counter() - began
         self.rows.note_times(slice(first, end), began, seconds, cpu_seconds)
+
+    def _rows_ahead(self) -> int:
+        """Rows that can be filled: with a store, up to the end of a chunk."""
+        store = self.task.store
+        return len(self.out) if store is None else store.chunk - self.base % store.chunk
+
+    def _flush(self, is_last: bool = False) -> None:
+        """Write what is new to the store, once a chunk is full and every now and then."""
+        store, stream = self.task.store, self.stream
+        if store is None or stream is None:
+            return
+        is_full = self.made - self.base == self._rows_ahead()
+        if is_last or is_full or time.monotonic() - self.flushed >= FLUSH_SECONDS:
+            part = slice(stream.stored - self.base, self.made - self.base)
+            if part.start < part.stop:
+                stream.write(store, Rows(*(array[part] for array in self.rows)))
+            self.flushed = time.monotonic()
+        if is_full:
+            self.base = self.made
+
+    def _thinned(self) -> Rows:
+        return self.rows.until(0) if self.stream is None else self.stream.thinned.rows()
 
     def _empty_record(self, keep: bool) -> None:
         process = self.process
@@ -465,7 +521,7 @@ class ChainRun:
             return ChainOutput(nothing, nothing)
         kept = self.task.keep_warmup
         return ChainOutput(
-            self.rows_so_far(),
+            self.rows_so_far() if self.task.store is None else self._thinned(),
             self.warmup.until(self.warmup_kept) if kept else nothing,
             self.acceptance,
             self.warmup_made,
@@ -473,6 +529,7 @@ class ChainRun:
             self.process.tuned,
             self._jumps(),
             windows=list(self.windows),
+            stream=self.stream,
         )
 
     # ---------------------------------------------------------------- going on
@@ -490,6 +547,7 @@ class ChainRun:
             self.warmup_gradients,
             list(self.windows),
             self.piece,
+            self.stream,
         )
 
     def _go_on(self, state: ChainState) -> None:
@@ -498,7 +556,7 @@ class ChainRun:
         self.process = Process.resume(task.target, task.settings, state.process, **self._room())
         self.tuner, self.start, self.is_warm = state.tuner, state.start, state.is_warm
         self.warmup_made, self.windows = state.warmup_made, list(state.windows)
-        self.piece = state.piece
+        self.piece, self.stream = state.piece, state.stream
         self.acceptance, self.warmup_gradients = state.acceptance, state.warmup_gradients
         self.has_moved = bool((self.process.x != self.start[0]).any())
 
@@ -507,10 +565,11 @@ class ChainRun:
         if files is None or not (is_last or files.is_due):
             return
         self._empty_record(keep=self.sampling)
-        made, warmup_made, parts = self.saved
+        self._flush(is_last=True)
+        made, warmup_made, parts = self.saved if self.stream is None else (0, self.saved[1], 0)
         kept = self.warmup_kept if self.task.keep_warmup else 0
         part = Part(
-            Rows(*(array[made : self.made] for array in self.rows)),
+            Rows(*(array[made : 0 if self.stream else self.made] for array in self.rows)),
             Rows(*(array[warmup_made:kept] for array in self.warmup)),
             self.parts[parts:],
         )
@@ -531,6 +590,7 @@ class ChainRun:
                 mine[kept : kept + len(saved)] = saved
             made, kept = made + len(part.rows.draws), kept + len(part.warmup.draws)
             self.parts.extend(part.visits)
+        made = made if self.stream is None else self.stream.stored
         if made != expected or kept != (self.warmup_made if task.keep_warmup else 0):
             raise CheckpointError(f"The checkpoint has {made} draws of {expected}: it is damaged.")
         self.warmup_kept = kept
@@ -548,7 +608,7 @@ class ChainRun:
     def rows_so_far(self) -> Rows:
         """Rows that are finished; from any thread. The draws are views."""
         process = self.process
-        if not self.sampling:
+        if not self.sampling or self.task.store is not None:
             return Rows.empty(0, self.out.shape[1])
         if process is None:
             return self.rows.until(self.made)
@@ -613,7 +673,8 @@ def run_chains(
     thread. A chain that fails ends the others, unless they are to `keep_going`.
     """
     d, draws = tasks[0].target.ndim, tasks[0].draws
-    out = np.empty((len(tasks), draws, d))
+    store = tasks[0].store
+    out = np.empty((len(tasks), draws if store is None else store.chunk, d))
     if executor is not None:
         remote = [RemoteRun(task, out[k]) for k, task in enumerate(tasks)]
         if on_start is not None:
@@ -682,7 +743,9 @@ def _collect_outputs(
     """Show the progress until all chains have ended; one that fails, or Ctrl-C, stops them."""
     found: dict[int, ChainOutput] = {}
     stopped = math.inf
-    while len(found) < len(runs) and time.monotonic() < stopped + STOP_SECONDS:
+    # What is new must reach a store.
+    patience = STOP_SECONDS if runs[0].task.store is None else GRACE_SECONDS
+    while len(found) < len(runs) and time.monotonic() < stopped + patience:
         with contextlib.suppress(queue.Empty):
             k, output = ended.get(timeout=POLL_SECONDS)
             found[k] = output
@@ -898,7 +961,7 @@ def run_tasks(
             on_start=on_start,
         )
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
-    kept = longest_rectangle([len(o.rows.draws) for o in outputs])
+    kept = longest_rectangle([o.made for o in outputs])
     if not kept:  # then keep the warm-up, where it was asked for or is all that there is to show
         kept = longest_rectangle([len(o.warmup.draws) for o in outputs])
     result = None
@@ -917,7 +980,7 @@ def run_tasks(
         raise KeyboardInterrupt
     assert result is not None
     if interrupted:
-        made = result.draws.shape[1]
+        made = result.draws.shape[1] if result.stored is None else result.stored
         what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"
         result.warnings.append(f"Interrupted: {what}, of {len(kept)} chains, are kept.")
     if result.rerun:
@@ -926,9 +989,65 @@ def run_tasks(
             f"A worker died: chains that it was at were run again elsewhere, with the same draws "
             f"({chains})."
         )
-    if progress.enabled:
+    if progress.enabled and result.stored is None:
         progress.finish(closing_line(result, time.perf_counter() - began))
     return result
+
+
+def with_store(
+    tasks: list[ChainTask],
+    store: Store,
+    checkpoint: Checkpoint | None,
+    groups: Mapping[str, Group],
+    variables: Callable[[np.ndarray], Mapping[str, np.ndarray]],
+) -> list[ChainTask]:
+    """The tasks with their parts of a store, which is made unless a run goes on.
+
+    Parameters
+    ----------
+    tasks : list of ChainTask
+        One per chain.
+    store : Store
+        Where to.
+    checkpoint : Checkpoint, optional
+        Of the run.
+    groups : mapping of str to Group
+        What is stored.
+    variables : callable
+        (n, d) draws -> mapping of names to (n, ...) arrays, for the posterior.
+    """
+    is_begun = checkpoint is not None and checkpoint.is_begun
+    if checkpoint is not None and (store.exists or is_begun):
+        store.check(len(tasks), tasks[0].draws, is_begun=is_begun)
+    else:
+        store.create(groups, [task.number for task in tasks], tasks[0].draws)
+    chunk = store.chunk
+    return [
+        replace(task, store=ChainStore(store.path, k, chunk, variables))
+        for k, task in enumerate(tasks)
+    ]
+
+
+def check_store(
+    store: Any, *, keep_warmup: bool, jumps: Any, executor: Any, store_divergences: bool = False
+) -> Store | None:
+    """The store that is asked for; raises if something does not go with it."""
+    if store is None:
+        return None
+    given = {"a warm-up that is kept": keep_warmup, "jumps=": jumps, "executor=": executor}
+    given["store_divergences="] = store_divergences
+    wrong = [name for name, value in given.items() if value is not None and value is not False]
+    if wrong:
+        raise SettingsError(f"store= does not go with {' or '.join(wrong)}.")
+    return Store(store)
+
+
+def finish_store(store: Store, result: Result) -> None:
+    """Note in the store what is known in the end."""
+    is_whole = len(result.chains) == store.chains
+    whole = result.attributes()
+    of_groups = {"posterior": whole, "sample_stats": whole | result.warmup_attributes()}
+    store.finish(result.stored if is_whole else None, of_groups)
 
 
 @contextlib.contextmanager
@@ -955,6 +1074,7 @@ def _asked(tasks: list[ChainTask]) -> dict[str, Any]:
         "seed": [save([t.seed.entropy, list(t.seed.spawn_key)]) for t in tasks],
         "start": [save([t.region, t.initial]) for t in tasks],
         "warm_start": [save(t.tuned) for t in tasks],
+        "store": task.store is not None,
     }
 
 
@@ -985,6 +1105,8 @@ def extend(result: Result, tasks: list[ChainTask], draws: int, **how: Any) -> Re
         All draws, those of a run that was asked for as many at once.
     """
     check_counts(draws=draws)
+    if result.stored is not None:
+        raise SettingsError("A store has the length that it was made with, and is not extended.")
     if result.ends is None:
         raise RuntimeError(
             "The chains cannot go on: the run was interrupted, or the result was copied or "
@@ -1067,21 +1189,10 @@ def _joined(result: Result, more: Result) -> Result:
 
 
 def _how_far(output: ChainOutput, task: ChainTask) -> str:
-    made = len(output.rows.draws)
+    made = output.made
     if made == 0 and task.tune > 0 and output.warmup_made < task.tune:
         return f"after {output.warmup_made} of {task.tune} draws of its warm-up"
     return f"after {made} of {task.draws} draws"
-
-
-def longest_rectangle(lengths: list[int]) -> list[int]:
-    """The chains to keep of a run that was cut short: as many draws in all as can be had with
-    equal lengths.
-    """
-    order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
-    sizes = [lengths[k] * (place + 1) for place, k in enumerate(order)]
-    if not sizes or max(sizes) == 0:
-        return []
-    return sorted(order[: int(np.argmax(sizes)) + 1])
 
 
 def _warmup_length(result: Result) -> int:
@@ -1092,8 +1203,13 @@ def _collect(out, outputs, kept, tasks: list[ChainTask], settings, seed) -> Resu
     task = tasks[0]
     length = min(len(outputs[k].rows.draws) for k in kept)
     tuned = [outputs[k].tuned for k in kept]
-    whole = len(kept) == len(outputs) and length == out.shape[1]
-    draws = out if whole else np.array(out[kept, :length])
+    stored = None if task.store is None else min(outputs[k].made for k in kept)
+    if stored is not None:
+        draws = np.stack([outputs[k].rows.draws[:length] for k in kept])
+    elif len(kept) == len(outputs) and length == out.shape[1]:
+        draws = out
+    else:
+        draws = np.array(out[kept, :length])
     acceptance = [outputs[k].acceptance for k in kept]
     stats = stats_of([outputs[k].rows.until(length) for k in kept], acceptance)
     result = Result(
@@ -1109,6 +1225,7 @@ def _collect(out, outputs, kept, tasks: list[ChainTask], settings, seed) -> Resu
         rerun=[tasks[k].number for k, output in enumerate(outputs) if output.is_rerun],
         jumps=[outputs[k].jumps for k in kept] if task.record else None,
         warmup_windows=[outputs[k].windows for k in kept],
+        stored=stored,
         ends=None if any(outputs[k].end is None for k in kept) else [outputs[k].end for k in kept],
     )
     length = min(len(outputs[k].warmup.draws) for k in kept)
@@ -1140,5 +1257,13 @@ def stats_of(
     chains: Sequence[Rows], acceptance: Sequence[float], *, is_warmup: bool = False
 ) -> dict[str, np.ndarray]:
     """Statistics by name, each (chain, draw), of chains of one length; see `stats.by_name`."""
-    columns = [np.stack([rows[j] for rows in chains]) for j in (1, 2, 3)]
-    return by_name(*columns, acceptance=np.array(acceptance), is_warmup=is_warmup)
+    named: dict[str, np.ndarray] = {}
+    for k, (rows, known) in enumerate(zip(chains, acceptance, strict=True)):
+        # One chain at a time: they take more memory than the draws in few dimensions.
+        columns = (array[None] for array in (rows.stats, rows.tuned, rows.times))
+        mine = by_name(*columns, acceptance=np.array([known]), is_warmup=is_warmup)
+        for name, values in mine.items():
+            if name not in named:
+                named[name] = np.empty((len(chains), values.shape[1]), values.dtype)
+            named[name][k] = values[0]
+    return named

@@ -17,7 +17,16 @@ from mjhmc_numba.kernel.statistics import (
     Statistic,
 )
 
-__all__ = ["COLUMN", "Rows", "STATISTICS", "Statistic", "by_name", "derive", "table"]
+__all__ = [
+    "COLUMN",
+    "Rows",
+    "STATISTICS",
+    "Statistic",
+    "by_name",
+    "derive",
+    "longest_rectangle",
+    "table",
+]
 
 COLUMN: dict[str, int] = dict(zip(STAT_NAMES, layout.COLUMN, strict=True))
 OF_KERNEL = tuple(row for row in STATISTICS if row.source in (COUNTED, READ))
@@ -121,6 +130,17 @@ def _last_known(values: np.ndarray, before: np.ndarray) -> np.ndarray:
         known = np.where(np.isfinite(row), np.arange(row.size), 0)
         row[:] = row[np.maximum.accumulate(known)]
     return filled[:, 1:]
+
+
+def longest_rectangle(lengths: list[int]) -> list[int]:
+    """The chains to keep of a run that was cut short: as many draws in all as can be had with
+    equal lengths.
+    """
+    order = sorted(range(len(lengths)), key=lambda k: -lengths[k])
+    sizes = [lengths[k] * (place + 1) for place, k in enumerate(order)]
+    if not sizes or max(sizes) == 0:
+        return []
+    return sorted(order[: int(np.argmax(sizes)) + 1])
 
 
 def table() -> str:

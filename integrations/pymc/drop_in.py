@@ -53,6 +53,7 @@ def sample(
     executor: Any = None,
     checkpoint: str | os.PathLike | None = None,
     every: float = EVERY,
+    store: str | os.PathLike | None = None,
     warm_start: Result | Sampling | None = None,
     chain: int | None = None,
     warmup: str = "separate",
@@ -120,6 +121,11 @@ def sample(
         asked for than before.
     every : float
         Seconds between two checkpoints of a chain.
+    store : path-like, optional
+        A folder, not there yet, for a zarr store that draws and statistics are written to as they
+        come, in place of memory; what is returned reads from there. ArviZ and xarray can read it
+        while it grows: `sample_stats/valid_draws` says how far each chain is, and
+        `mjhmc_numba.from_store` heeds it.
     warm_start : Sampling or Result, optional
         Of the same model on other data. What was tuned there is used as it is, each chain starts
         at the last draw of one there, and the `tune` draws are a burn-in: 100 may do.
@@ -182,6 +188,7 @@ def sample(
         "executor": executor,
         "checkpoint": checkpoint,
         "every": every,
+        "store": store,
         "warm_start": warm_start,
         "chain": chain,
         "warmup": warmup,

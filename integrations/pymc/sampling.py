@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pymc as pm
 from pymc.model import modelcontext
 
 from mjhmc_numba.diagnostics import diagnose_unless_pressed
-from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.errors import SamplingWarning, SettingsError, StorageError
 from mjhmc_numba.executors import check_executor
 from mjhmc_numba.interruption import Press, end_with_process, holding_interrupts
 from mjhmc_numba.kernel.user_warnings import warn_user
@@ -44,19 +45,25 @@ from mjhmc_numba.pymc.start import (
     find_start,
     start_region,
 )
-from mjhmc_numba.results import Result
+from mjhmc_numba.results import Result, from_store, groups_of
 from mjhmc_numba.run import (
     ChainRun,
     ChainTask,
     RemoteRun,
     check_memory,
+    check_store,
     extend,
+    finish_store,
     longest_rectangle,
     stats_of,
     warm_started,
+    with_store,
 )
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
+from mjhmc_numba.stats import STATISTICS
+from mjhmc_numba.storage import Group, Store
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
+from mjhmc_numba.storage.zarr_store import GROUPS
 
 __all__ = ["CompiledModel", "Sampling", "compile", "mixed_model_error"]
 
@@ -155,6 +162,7 @@ class CompiledModel:
         executor: Any = None,
         checkpoint: str | os.PathLike | None = None,
         every: float = EVERY,
+        store: str | os.PathLike | None = None,
         warm_start: Result | Sampling | None = None,
         chain: int | None = None,
         warmup: str = "separate",
@@ -184,7 +192,15 @@ class CompiledModel:
             random_seed = np.random.SeedSequence().entropy
         if isinstance(warm_start, Sampling):
             warm_start = warm_start.result
-        check_memory(self.density.ndim, draws, tune if keep_warmup else 0, len(numbers))
+        on_disk = check_store(
+            store,
+            keep_warmup=keep_warmup,
+            jumps=jumps,
+            executor=executor,
+            store_divergences=store_divergences,
+        )
+        in_memory = draws if on_disk is None else 0
+        check_memory(self.density.ndim, in_memory, tune if keep_warmup else 0, len(numbers))
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
@@ -214,6 +230,7 @@ class CompiledModel:
             checkpoint=kept,
             seed=random_seed,
             warmup=warmup if warm_start is None else "separate",
+            store=on_disk,
         )
         return sampling.run() if blocking else sampling.start()
 
@@ -353,6 +370,7 @@ class Sampling:
         checkpoint: Checkpoint | None = None,
         seed: Any = None,
         warmup: str = "separate",
+        store: Store | None = None,
     ):
         self._seed = seed
         self._compiled, self._density, self._tasks = compiled, density, tasks
@@ -360,7 +378,8 @@ class Sampling:
         self._idata_kwargs, self._executor, self._recorded = idata_kwargs, executor, recorded
         self._quiet, self._blas_threads = quiet, blas_threads
         self._runs: list[ChainRun | RemoteRun] = []
-        self._checkpoint, self._warmup = checkpoint, warmup
+        self._checkpoint, self._store, self._warmup = checkpoint, store, warmup
+        self._expanding = threading.Lock()  # PyTensor's functions are not reentrant
         self._aborted = threading.Event()
         self._press = Press()
         self._thread: threading.Thread | None = None
@@ -368,6 +387,27 @@ class Sampling:
         self._error: BaseException | None = None
         self._data: Any = None
         self._began = time.perf_counter()
+
+        if store is not None:
+            self._tasks = with_store(tasks, store, checkpoint, self._groups(), self._variables)
+
+    def _groups(self) -> dict[str, Group]:
+        """The form of what is stored, from one draw at the start."""
+        task = self._tasks[0]
+        x = task.region.centre if task.initial is None else task.initial
+        stats = {row.name: np.zeros((1, 1), row.dtype) for row in STATISTICS}
+        groups = groups_of(self._package(x[None, None], stats, [0], 0.0, {}, n_kept_tune=0))
+        other = [name for name in groups if "draw" in groups[name].dims and name not in GROUPS]
+        if other:
+            raise SettingsError(f"{', '.join(other)} is not stored as draws come; add it later.")
+        return {name: Group.of(group) for name, group in groups.items()}
+
+    def _variables(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        with self._expanding:
+            values = self._compiled.expand(
+                draws[None], include_transformed=self._with_transformed, density=self._density
+            )
+        return {name: array[0] for name, array in values.items()}
 
     def __repr__(self) -> str:
         return f"<Sampling: {self._state}, draws of each chain: {self._made}>"
@@ -518,6 +558,9 @@ class Sampling:
         """
         if self.is_finished:
             return self._finish()
+        if self._store is not None:
+            data = from_store(self._store.path)
+            return data if data["posterior"].sizes["draw"] else None
         parts = [run.rows_so_far() for run in self._runs]
         kept = longest_rectangle([len(rows.draws) for rows in parts])
         if not kept:
@@ -544,6 +587,10 @@ class Sampling:
         return self._data
 
     def _from_result(self, result: Result) -> Any:
+        if self._store is not None:
+            with suppress(StorageError):  # the disk may be full, and what is there readable
+                finish_store(self._store, result)
+            return from_store(self._store.path)
         draws, n_kept_tune = result.draws, 0
         stats = result.stats
         if result.warmup_draws is not None and result.warmup_stats is not None:
@@ -603,6 +650,6 @@ class Sampling:
             return
         for message in messages:
             warn_user(message, SamplingWarning)
-        if self._checks and result.draws.shape[1]:
+        if self._checks and result.draws.shape[1] and self._store is None:
             with contextlib.suppress(KeyboardInterrupt), self._press.raising():
                 log_convergence(data, self._density.model, only_hints=bool(messages))

@@ -124,6 +124,11 @@ class Checkpoint:
         begun = self._begun or {"run": uuid.uuid4().hex, "entropy": secrets.randbits(128)}
         self.run, self._entropy = begun["run"], begun["entropy"]
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is a run to go on with."""
+        return self._begun is not None
+
     def _read_run(self) -> dict[str, Any] | None:
         if self.folder.exists() and not self.folder.is_dir():
             raise CheckpointError(f"{self.folder} is a file; a checkpoint is a folder.")

@@ -198,7 +198,7 @@ def test_words_are_those_of_pymc():
     kwargs = {"settings", "options"}
     # nutpie's, and ours
     own = {"blocking", "chain", "check_gradient", "checkpoint", "every", "executor", "jitter"}
-    own |= {"jumps", "warm_start", "store_divergences", "warmup"}
+    own |= {"jumps", "store", "store_divergences", "warm_start", "warmup"}
     assert set(ours) - set(theirs) - kwargs == own
     for function, extra in (
         (mp.CompiledModel.sample, {"self"}),

@@ -1,0 +1,108 @@
+"""Draws on their way to a store: written, and every k-th kept, as a bounded memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mjhmc_numba.kernel.statistics import COUNTS
+from mjhmc_numba.stats import COLUMN, Rows, by_name
+from mjhmc_numba.storage.zarr_store import ChainStore
+
+__all__ = ["Stream", "Thinned"]
+
+MOST_DRAWS = 4000  # as many as the rules about draws look at, and as many again
+MOST_NUMBERS = 1 << 20
+
+LARGEST = COLUMN["longest_stay"]  # the one count of which the largest counts, and not the sum
+SUMMED = [COLUMN[name] for name in COUNTS if COLUMN[name] != LARGEST]
+
+
+@dataclass
+class Thinned:
+    """Evenly spaced draws, with counts of all draws since the one before.
+
+    Parameters
+    ----------
+    ndim : int
+        Dimensions.
+    stride : int
+        Draws for one that is kept; doubled whenever there are too many.
+    seen : int
+        Draws so far.
+    """
+
+    ndim: int
+    stride: int = field(default=1, init=False)
+    seen: int = field(default=0, init=False)
+    kept: Rows = field(init=False)  # with sums of counts from the first draw on
+    sums: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kept = Rows.empty(0, self.ndim)
+        self.sums = np.zeros(len(COLUMN))
+
+    @property
+    def most(self) -> int:
+        return max(min(MOST_DRAWS, MOST_NUMBERS // self.ndim), 64)
+
+    def add(self, rows: Rows) -> None:
+        """Take in draws."""
+        if not len(rows.draws):
+            return
+        sums = rows.stats.copy()
+        sums[0, SUMMED] += self.sums[SUMMED]
+        sums[0, LARGEST] = max(sums[0, LARGEST], self.sums[LARGEST])
+        sums[:, SUMMED] = np.cumsum(sums[:, SUMMED], axis=0)
+        sums[:, LARGEST] = np.maximum.accumulate(sums[:, LARGEST])
+        self.sums = sums[-1].copy()
+        first = -(self.seen + 1) % self.stride
+        self.seen += len(sums)
+        every = slice(first, None, self.stride)
+        chosen = [array[every] for array in rows._replace(stats=sums)]
+        self.kept = Rows(*map(np.concatenate, zip(self.kept, chosen, strict=True)))
+        while len(self.kept.draws) > self.most:
+            self.stride *= 2
+            self.kept = Rows(*(array[1::2] for array in self.kept))
+
+    def rows(self) -> Rows:
+        """The draws, with counts since the draw before; of the last one, to the end."""
+        stats = self.kept.stats.copy()
+        stats[-1:, [*SUMMED, LARGEST]] = self.sums[[*SUMMED, LARGEST]]
+        stats[:, SUMMED] = np.diff(stats[:, SUMMED], axis=0, prepend=0.0)
+        return self.kept._replace(stats=stats)
+
+
+@dataclass
+class Stream:
+    """What goes to a store, and what is needed to go on with it.
+
+    Parameters
+    ----------
+    ndim : int
+        Dimensions.
+    acceptance : float
+        The last acceptance rate that was known.
+    """
+
+    ndim: int
+    acceptance: float
+    stored: int = field(default=0, init=False)
+    divergences: int = field(default=0, init=False)
+    thinned: Thinned = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.thinned = Thinned(self.ndim)
+
+    def write(self, store: ChainStore, rows: Rows) -> None:
+        """Write the next draws."""
+        columns = (array[None] for array in (rows.stats, rows.tuned, rows.times))
+        named = by_name(*columns, acceptance=np.array([self.acceptance]))
+        stats = {name: values[0] for name, values in named.items()}
+        stats["divergences"] = stats["divergences"] + self.divergences
+        store.write(self.stored, rows.draws, stats)
+        self.thinned.add(rows)
+        self.stored += len(rows.draws)
+        self.acceptance = float(stats["acceptance_rate"][-1])
+        self.divergences = int(stats["divergences"][-1])
