@@ -84,7 +84,7 @@ CASES = {
 # What the warm-up may choose, and whether the bar applies. A low-rank metric has arithmetic of its
 # own, and buys fewer gradients with it.
 PLANS = {
-    "leapfrog, 5 steps a rung": (
+    "leapfrog, 5 steps per rung": (
         {
             "integrator": "leapfrog",
             "metric": "diag",
@@ -152,7 +152,7 @@ def measure(name: str, plan: str, repeats: int) -> dict:
         "settings": plan,
         "rank": process.tuned.metric.rank,
         "integrator": process.tuned.integrator,
-        "gradients a refresh": float(count(stats, "n_gradients") / max(count(stats, "n_R"), 1)),
+        "gradients per refresh": float(count(stats, "n_gradients") / max(count(stats, "n_R"), 1)),
         "bare us": 1e6 * float(np.median(costs["bare"])),
         "kernel us": 1e6 * float(np.median(costs["kernel"])),
         "ratio": value,

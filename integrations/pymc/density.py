@@ -107,7 +107,7 @@ class ModelDensity:
         self._code: NativeCode | None = None
         self._inputs: ArrayTable | None = None
         self.custom_ops: list[str] = []
-        self._forget_machine_code()
+        self._drop_machine_code()
 
     # ------------------------------------------------------------------ its form
 
@@ -196,7 +196,7 @@ class ModelDensity:
         except TargetError as error:
             raise ModelChangedError(f"{error} Compile the model again.") from None
 
-    def others(self) -> dict[str, np.ndarray]:
+    def other_variables(self) -> dict[str, np.ndarray]:
         """The variables that other step methods move, as this density sees them (copies)."""
         if self._inputs is None:
             return {}
@@ -314,7 +314,7 @@ class ModelDensity:
 
     # ----------------------------------------------------------------- compilation
 
-    def _forget_machine_code(self) -> None:
+    def _drop_machine_code(self) -> None:
         self._machine_code: Any = None
         self._function = None
         self._python_function = None
@@ -331,7 +331,7 @@ class ModelDensity:
 
     def __setstate__(self, state):
         sources = state["_sources"]
-        self._forget_machine_code()
+        self._drop_machine_code()
         self.__dict__.update(state, _sources=sources)
 
     @property

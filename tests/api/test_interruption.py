@@ -1,16 +1,11 @@
 """Ctrl-C ends a run at once and keeps what there is."""
 
-import json
-import subprocess
-import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
 from mjhmc_numba.run import longest_rectangle
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.new_process import report_of
 
 # The density is slow enough for hours of sampling; the signal comes while it is under way.
 SCRIPT = """
@@ -59,16 +54,7 @@ def interrupted(draws, **more):
 
 def run_script(body):
     code = SCRIPT + textwrap.dedent(body) + "\nprint(json.dumps(report))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return report_of(code)
 
 
 @pytest.mark.parametrize("cores", [2, 1])

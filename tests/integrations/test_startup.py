@@ -1,11 +1,9 @@
 """A model is compiled in one go, once: later processes, other data and other names load it."""
 
-import json
 import os
-import subprocess
-import sys
+import shutil
+import uuid
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pymc as pm
@@ -13,12 +11,12 @@ import pytest
 from numba.core.caching import Cache, IndexDataCacheFile
 
 from mjhmc_numba.kernel import deferred
-from mjhmc_numba.kernel.store import UnsafeCacheWarning
+from mjhmc_numba.kernel.store import UnsafeCacheWarning, sources_stamp
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.pymc import native, op_functions
 from mjhmc_numba.pymc.density import ModelDensity
-
-ROOT = Path(__file__).resolve().parents[2]
+from mjhmc_numba.pymc.graph import density_graph
+from tests.new_process import report_of, seconds_to_interrupt
 
 # Sums over observations, which a compiler may order as it likes.
 HIERARCHY = """
@@ -50,32 +48,21 @@ def hierarchy(prefix="", shift=0.0):
     return model
 
 
-def evaluate(folder, prefix="", shift=0.0):
-    """In a process of its own, with caches of its own."""
-    environment = dict(
-        os.environ,
-        MJHMC_NUMBA_CACHE_DIR=str(folder / "ours"),
-        PYTENSOR_FLAGS=f"base_compiledir={folder / 'pytensor'}",
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", HIERARCHY, prefix, str(shift)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def caches_in(folder):
+    """Where a new process finds nothing compiled."""
+    return {
+        "cache": folder / "ours",
+        "PYTENSOR_FLAGS": f"base_compiledir={folder / 'pytensor'}",
+    }
 
 
 def test_a_later_process_computes_the_same_bits_and_compiles_nothing(tmp_path):
-    first, second = evaluate(tmp_path), evaluate(tmp_path)
+    caches = caches_in(tmp_path)
+    first, second = (report_of(HIERARCHY, "", "0.0", **caches) for _ in range(2))
     assert (first["told"], second["told"]) == (["machine code"] * 2, [])
     assert (second["logp"], second["grad"]) == (first["logp"], first["grad"])
     # Nor does a model with other names and other data.
-    third = evaluate(tmp_path, "another_", 0.25)
+    third = report_of(HIERARCHY, "another_", "0.25", **caches)
     assert third["told"] == []
     assert third["logp"] != first["logp"]
 
@@ -99,12 +86,62 @@ def test_machine_code_is_made_for_the_c_function_alone_and_pytensors_cache_is_le
                 monkeypatch.setattr(IndexDataCacheFile, name, lambda *args: files.append(args))
 
     edited = tmp_path / "edited.py"
-    edited.write_text("# so that nothing is in the cache\n")
+    edited.write_text(f"# {uuid.uuid4()}: nothing like it is in the cache\n")
     monkeypatch.setattr(native, "SOURCES", (*native.SOURCES, edited))
     with watched(compile_now):
         density.logp_and_grad(np.zeros(density.ndim))
     assert len(emitted) == 1
     assert files == []
+
+
+INTERRUPTED = """
+import time, warnings
+warnings.simplefilter("ignore")
+from mjhmc_numba.kernel.waiting import watched
+from mjhmc_numba.pymc.density import ModelDensity
+from tests.integrations.test_startup import hierarchy
+
+density = ModelDensity(hierarchy())
+
+def tell(what, seconds):
+    if what == "machine code" and seconds is None:
+        print("ready", flush=True)
+
+try:
+    with watched(tell):
+        density.target()
+    print("finished")
+except KeyboardInterrupt:
+    print(time.time(), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+def test_the_first_press_ends_the_compilation_of_a_model(tmp_path):
+    seconds = seconds_to_interrupt(INTERRUPTED, 0.5, **caches_in(tmp_path))
+    assert seconds is not None
+    assert seconds < 1.0
+
+
+def test_an_edit_of_what_surrounds_the_graph_makes_an_entry_stale(tmp_path, monkeypatch):
+    copies = []
+    for source in native.SOURCES:
+        copies.append(tmp_path / source.name)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, copies[-1])
+    monkeypatch.setattr(native, "SOURCES", tuple(copies))
+    model = hierarchy()
+    density = ModelDensity(model)
+    graph = density_graph(model, density.value_vars, density.layout)
+    fgraph = graph.compile(model).maker.fgraph
+    keys = []
+    for edited in (None, "density/table.py", "density/wrapper.py", "native.py"):
+        if edited is not None:
+            with open(tmp_path / edited, "a") as file:
+                file.write("# edited\n")
+        sources_stamp.cache_clear()
+        keys.append(native.density_code(fgraph).key)
+    sources_stamp.cache_clear()
+    assert len(set(keys)) == len(keys)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
