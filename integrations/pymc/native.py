@@ -19,7 +19,7 @@ import numpy as np
 import pytensor
 from numba import njit
 from numba.core.ccallback import CFunc
-from numba.core.errors import TypingError
+from numba.core.errors import NumbaError, TypingError
 from numba.core.sigutils import normalize_signature
 from pytensor.graph.basic import Constant
 from pytensor.link.numba.cache import compile_numba_function_src
@@ -131,8 +131,12 @@ class NativeCode:
 
 
 def _compile(c_function: CFunc) -> None:
-    with compiled_in_one_go():
-        c_function.compile()
+    try:
+        with compiled_in_one_go():
+            c_function.compile()
+    except NumbaError:  # a function may have types only where it is inlined
+        with compiled_in_one_go(inlining=True):
+            c_function.compile()
 
 
 def lift_constants(fgraph):

@@ -17,6 +17,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from pytensor.link.numba.cache import NUMBA_CACHE_PATH
 
 from mjhmc_numba.kernel.deferred import can_defer, deferred_libraries
+from mjhmc_numba.kernel.shortcuts import shortcuts
 from mjhmc_numba.kernel.store import UnsafeCacheWarning, others_can_write
 from mjhmc_numba.kernel.user_warnings import warn_user
 
@@ -35,11 +36,11 @@ def _others_can_write_pytensors_cache() -> bool:
 
 
 @contextmanager
-def compiled_in_one_go() -> Iterator[None]:
+def compiled_in_one_go(*, inlining: bool = False) -> Iterator[None]:
     """Within it, Numba emits machine code for what has an address alone, and caches in memory.
 
-    Where Numba's inside is not as expected it does as usual; but nothing is unpickled from a
-    cache that other users can write.
+    Numba inlines nothing unless `inlining` is true; LLVM does. Where Numba's inside is not as
+    expected it does as usual; but nothing is unpickled from a cache that other users can write.
     """
     if not can_defer() and not _others_can_write_pytensors_cache():
         yield
@@ -55,7 +56,7 @@ def compiled_in_one_go() -> Iterator[None]:
     def save(self, sig, result):
         compiled[self._impl.filename_base, self._index_key(sig, result.codegen)] = result
 
-    with global_compiler_lock, deferred_libraries():
+    with global_compiler_lock, deferred_libraries(), shortcuts(inlining=inlining):
         usual = Cache.load_overload, Cache.save_overload
         Cache.load_overload, Cache.save_overload = load, save
         try:

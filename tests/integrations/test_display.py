@@ -10,6 +10,8 @@ import mjhmc_numba.pymc as mp
 from mjhmc_numba.process import Process
 from mjhmc_numba.pymc.expand import Expansion
 
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _kernel():

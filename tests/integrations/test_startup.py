@@ -9,6 +9,8 @@ import numpy as np
 import pymc as pm
 import pytest
 from numba.core.caching import Cache, IndexDataCacheFile
+from numba.core.errors import TypingError
+from numba.core.untyped_passes import InlineInlinables
 
 from mjhmc_numba.kernel import deferred
 from mjhmc_numba.kernel.store import UnsafeCacheWarning, sources_stamp
@@ -17,6 +19,8 @@ from mjhmc_numba.pymc import native, op_functions
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.graph import density_graph
 from tests.new_process import report_of, seconds_to_interrupt
+
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
 # Sums over observations, which a compiler may order as it likes.
 HIERARCHY = """
@@ -158,3 +162,19 @@ def test_nothing_is_read_from_a_cache_of_pytensor_that_others_can_write(
     with nullcontext() if mode == 0o700 else unsafe, op_functions.compiled_in_one_go():
         assert (Cache.load_overload is usual) == (mode == 0o700)
     assert Cache.load_overload is usual
+
+
+def test_what_has_types_only_where_it_is_inlined_is_compiled_again_with_inlining():
+    compiled = []
+
+    class NeedsInlining:
+        """A C function."""
+
+        def compile(self):
+            compiled.append(InlineInlinables.run_pass is usual)
+            if not compiled[-1]:
+                raise TypingError("no type")
+
+    usual = InlineInlinables.run_pass
+    native._compile(NeedsInlining())
+    assert compiled == [False, True]
