@@ -33,7 +33,7 @@ help:
 	@echo "make lint        ruff, mypy and the import contracts"
 	@echo "make format      let ruff rewrite what it can"
 	@echo "make benchmark             the kernel's time and memory: examples/benchmark/SPEED.md"
-	@echo "make benchmark-pymc        time per gradient and to the first draw on PyMC models"
+	@echo "make benchmark-pymc        time per gradient and of whole runs on PyMC models"
 	@echo "make benchmark-efficiency  effective samples per gradient: RESULTS.md (QUICK=1: a few)"
 	@echo "make benchmark-gallery     the same on real models with real data"
 	@echo "make benchmark-from-paper  the price of each step from the paper to the default"
@@ -95,7 +95,7 @@ benchmark: $(INSTALLED)
 	$(RUN) examples/benchmark/run.py $(ARGS)
 
 benchmark-pymc: $(INSTALLED)
-	$(RUN) examples/benchmark/run.py pymc_speed $(ARGS)
+	$(RUN) examples/benchmark/run.py pymc_speed whole_runs $(ARGS)
 
 benchmark-efficiency: $(INSTALLED)
 	$(RUN) examples/benchmark/results.py $(if $(QUICK),--quick) $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -37,10 +38,17 @@ def ratio(costs: Mapping[str, Sequence[float]], above: str, below: str) -> float
     return statistics.median(one / other for one, other in pairs)
 
 
-def in_new_process(code: str, *arguments: str) -> Any:
-    """What a fresh interpreter prints as JSON in its last line."""
+def in_new_process(code: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Any:
+    """What a fresh interpreter prints as JSON in its last line.
+
+    Parameters
+    ----------
+    code, arguments : its program and `sys.argv[1:]`
+    environment : variables beside those of this process
+    """
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    variables = os.environ | dict(environment or {})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])

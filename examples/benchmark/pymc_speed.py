@@ -1,12 +1,10 @@
-"""The native path beside nutpie on PyMC models: time per gradient, and time to the first draw.
+"""The native path beside nutpie on PyMC models: time per gradient.
 
-    python pymc_speed.py [--bench DIR] [--models a,b] [--what startup]
+    python pymc_speed.py [--bench DIR] [--models a,b]
 
-Time per gradient: of one chain on one thread, what a long run takes more than a short one with the
-same warm-up, over the gradients that it makes more. All that is done for a draw counts, what is
-done once a run does not. The bar is for models that are not small. Start-up: fresh processes that
-build the model, compile it and make one draw, with the kernel in its cache; for "new" PyTensor's
-cache has not seen the model, for "again" the same script has run before.
+Of one chain on one thread: what a long run takes more than a short one with the same warm-up, over
+the gradients that it makes more. All that is done for a draw counts, what is done once per run does
+not. The bar is for models that are not small. Start-up is measured by `whole_runs.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +20,7 @@ from pathlib import Path
 import problems
 from measure import interleaved, ratio, report, verdict
 
-GRADIENT_BAR, STARTUP_BAR, AGAIN_BAR = 1.1, 1.0, 0.5
+GRADIENT_BAR = 1.1
 SMALL = 10.0  # microseconds of nutpie's gradient below which a model is small and has no bar
 DRAWS, TUNE = (500, 2500), 500
 GRADIENTS = [
@@ -37,28 +32,6 @@ GRADIENTS = [
     "stoch_vol",
     "lotka_volterra",
 ]
-STARTS = ["eight_schools_noncentered", "garch11", "hier_logistic", "stoch_vol"]
-
-STARTUP = """
-import sys, time, warnings
-sys.path[:0] = [sys.argv[1], sys.argv[2]]
-import problems
-from pathlib import Path
-warnings.simplefilter("ignore")
-model = problems.bench_models(Path(sys.argv[2]))[sys.argv[3]]()
-if sys.argv[4] == "nutpie":
-    import nutpie
-    began = time.perf_counter()
-    compiled = nutpie.compile_pymc_model(model, backend="numba")
-    nutpie.sample(compiled, draws=1, tune=1, chains=1, cores=1, seed=1, progress_bar=False)
-else:
-    from mjhmc_numba.pymc import compile
-    from mjhmc_numba.process import Process
-    Process.compile_kernel()
-    began = time.perf_counter()
-    compile(model).sample(draws=1, tune=1, chains=1, cores=1, random_seed=1, progressbar=False)
-print(time.perf_counter() - began)
-"""
 
 
 def run_mjhmc(compiled, draws: int, **options):
@@ -134,56 +107,15 @@ def gradients(name: str, bench: Path, repeats: int) -> dict:
     }
 
 
-def first_draw(name: str, bench: Path, sampler: str, caches: Path) -> float:
-    """Seconds from the model to its first draw, in a new process with caches in a folder."""
-    code = [sys.executable, "-c", STARTUP, str(Path(__file__).parent), str(bench.resolve()), name]
-    flags = f"{os.environ.get('PYTENSOR_FLAGS', '')},base_compiledir={caches}".lstrip(",")
-    environment = os.environ | {"PYTENSOR_FLAGS": flags, "NUMBA_CACHE_DIR": str(caches / "numba")}
-    done = subprocess.run(
-        [*code, sampler], env=environment, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return float(done.stdout.split()[-1])
-
-
-def startup(name: str, bench: Path, repeats: int) -> dict:
-    """A row of start-up times."""
-    costs: dict[str, list[float]] = {}
-    for _ in range(repeats):
-        for sampler in ("mjhmc", "nutpie"):
-            with tempfile.TemporaryDirectory() as caches:
-                for run in ("new", "again"):
-                    seconds = first_draw(name, bench, sampler, Path(caches))
-                    costs.setdefault(f"{sampler} {run}", []).append(seconds)
-    new, again = ratio(costs, "mjhmc new", "nutpie new"), ratio(costs, "mjhmc again", "mjhmc new")
-    met = new <= STARTUP_BAR and again <= AGAIN_BAR
-    return {
-        "model": name,
-        **{f"{what} s": statistics.median(values) for what, values in costs.items()},
-        "new: mjhmc / nutpie": new,
-        "bar": STARTUP_BAR,
-        "mjhmc: again / new": again,
-        "its bar": AGAIN_BAR,
-        "verdict": "met" if met else "NOT MET",
-        "load": os.getloadavg()[0],
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     problems.add_folder(parser)
     parser.add_argument("--models", help="names, separated by commas; those of SPEED.md if not")
-    parser.add_argument("--what", choices=["gradients", "startup"], help="both if not given")
     parser.add_argument("--repeats", type=int, default=3, help="rounds of measurements")
     arguments = parser.parse_args()
     bench = arguments.bench
-    if arguments.what != "startup":
-        names = problems.choose(arguments.models or ",".join(GRADIENTS), bench)
-        report("pymc_gradients", [gradients(n, bench, arguments.repeats) for n in names], "model")
-    if arguments.what != "gradients":
-        names = problems.choose(arguments.models or ",".join(STARTS), bench)
-        report("pymc_startup", [startup(n, bench, arguments.repeats) for n in names], "model")
+    names = problems.choose(arguments.models or ",".join(GRADIENTS), bench)
+    report("pymc_gradients", [gradients(n, bench, arguments.repeats) for n in names], "model")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def test_a_slice_of_another_size_raises_without_the_text_of_the_shapes():
     assert usual(np.zeros(3), np.ones(3)) == 3.0
     with pytest.raises(ValueError, match=r"^cannot assign slice from input of different size$"):
         short(np.zeros(3), np.ones(2))
-    with pytest.raises(ValueError, match=r"slice of shape \(3,\) from input of shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"slice of shape \(\d,\) from input of shape"):
         usual(np.zeros(3), np.ones(2))
 
 
