@@ -66,19 +66,19 @@ def compiling_threads(monkeypatch):
     the threads that compile them.
     """
     threads, prepared = [], threading.Event()
-    usual_run, usual_prepare = mp.sampling.run_tasks, Expansion._prepare
+    usual_run, usual_prepare = mp.sampling.run_with_warmup, Expansion._prepare
 
     def prepare(self):
         threads.append(threading.current_thread())
         usual_prepare(self)
         prepared.set()
 
-    def run_tasks(*args, **options):
+    def run_when_prepared(*args, **options):
         assert prepared.wait(60)
         return usual_run(*args, **options)
 
     monkeypatch.setattr(Expansion, "_prepare", prepare)
-    monkeypatch.setattr(mp.sampling, "run_tasks", run_tasks)
+    monkeypatch.setattr(mp.sampling, "run_with_warmup", run_when_prepared)
     return threads
 
 
