@@ -220,7 +220,7 @@ class CompiledModel:
             density,
             tasks,
             cores=cores if self.density.is_native else 1,  # PyTensor's functions are not reentrant
-            progress=Progress.of(progressbar and not quiet),
+            progress=Progress.of(False if quiet else progressbar),
             quiet=quiet,
             blas_threads=blas_threads(blas_cores, cores, len(tasks)),
             executor=executor,
