@@ -57,6 +57,11 @@ def given_starts(initial, ndim: int | None, chains: int) -> tuple[np.ndarray | N
     """Starts (chains, d) if the user gave any, and the number of dimensions if it is known."""
     if initial is None:
         return None, ndim
+    given = np.asanyarray(initial) if isinstance(initial, np.ndarray) else initial
+    if np.ma.is_masked(given):
+        raise TargetError("initial is masked: a chain has to start somewhere in every dimension.")
+    if getattr(given, "dtype", np.dtype(float)).kind in "bc":
+        raise TargetError(f"initial has dtype {given.dtype}; real numbers only.")
     try:
         start = np.array(initial, dtype=float)
     except (TypeError, ValueError) as error:

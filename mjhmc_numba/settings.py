@@ -149,6 +149,8 @@ class Settings:
         self._check_simulation()
         if isinstance(self.metric, str):
             _check_choice("metric", self.metric, ("low_rank", "diag"))
+        if isinstance(self.reparametrisation, np.ndarray):
+            raise SettingsError("reparametrisation is 'auto', 'none' or one, not an array.")
         if not isinstance(self.reparametrisation, Reparametrisation):
             _check_choice("reparametrisation", self.reparametrisation, ("auto", "none"))
 
@@ -262,7 +264,10 @@ class Settings:
             return None
         metric = self.metric
         if not isinstance(metric, Metric):
-            array = np.asarray(metric, dtype=float)
+            try:
+                array = np.asarray(metric, dtype=float)
+            except (TypeError, ValueError) as error:
+                raise SettingsError(f"metric is no array of numbers: {error}") from error
             metric = Metric.dense(array) if array.ndim == 2 else Metric.diagonal(array)
         if metric.ndim != ndim:
             raise SettingsError(f"The metric has {metric.ndim} dimensions, the density {ndim}.")
@@ -295,6 +300,9 @@ def choose_settings(settings: Settings | None, options: dict) -> Settings:
     return settings if settings is not None else Settings.create(options)
 
 
+LARGEST_COUNT = 10**15
+
+
 def check_counts(**counts: Any) -> None:
     """Raise unless all are whole numbers that make sense."""
     for name, value in counts.items():
@@ -303,6 +311,8 @@ def check_counts(**counts: Any) -> None:
             continue
         if not _is_whole(value) or isinstance(value, bool) or value < least:
             raise SettingsError(f"{name} is a whole number >= {least}, not {value!r}.")
+        if value > LARGEST_COUNT:
+            raise SettingsError(f"{name} is beyond all machines: at most {LARGEST_COUNT:.0e}.")
 
 
 def _first(given: Any, otherwise: Any) -> Any:

@@ -23,7 +23,9 @@ from pymc.stats.convergence import (
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
+from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
+from mjhmc_numba.pymc.errors import StartError, UnknownVariableError
 from mjhmc_numba.results import merged_attributes
 from mjhmc_numba.run import longest_rectangle
 
@@ -47,7 +49,10 @@ MARKED_GROUPS = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample
 
 def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator], list[int]]:
     """For each chain its generator and the seed of its initial point, as `pm.sample` makes them."""
-    rngs = get_random_generator(random_seed).spawn(chains)
+    try:
+        rngs = get_random_generator(random_seed).spawn(chains)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"random_seed={random_seed!r} is none of NumPy's: {error}") from error
     return rngs, [int(rng.integers(2**30)) for rng in rngs]
 
 
@@ -60,8 +65,15 @@ def initial_point_functions(model, initvals, chains: int) -> list[Callable]:
 
 def initial_points(model, initvals, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:
     """PyMC's initial point of each chain, without jitter."""
-    functions = initial_point_functions(model, initvals, len(seeds))
-    return [function(seed) for function, seed in zip(functions, seeds, strict=True)]
+    try:
+        functions = initial_point_functions(model, initvals, len(seeds))
+        return [function(seed) for function, seed in zip(functions, seeds, strict=True)]
+    except KeyError as error:
+        raise UnknownVariableError(f"initvals has {error}, which the model has not.") from error
+    except (TypeError, ValueError, AttributeError) as error:
+        if initvals is None:
+            raise
+        raise StartError(f"initvals cannot be the start of this model: {error}") from error
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from mjhmc_numba.process import Process
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.arguments import blas_threads
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.pymc.errors import DiscreteVariableError
+from mjhmc_numba.pymc.errors import DiscreteVariableError, ModelError
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.jump_record import add_record, record_names
 from mjhmc_numba.pymc.layout import check_all_ours
@@ -92,6 +92,8 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     -------
     CompiledModel
     """
+    if model is not None and not isinstance(model, pm.Model):
+        raise ModelError(f"model is a pm.Model, not {type(model).__name__}.")
     model = modelcontext(model)
     check_all_ours(model)
     if model.discrete_value_vars and model.continuous_value_vars:

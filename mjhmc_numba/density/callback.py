@@ -91,6 +91,11 @@ class PythonDensity:
             raise TargetError(
                 f"A Python density returns (logp, grad), not {type(returned).__name__}."
             )
+        if np.ndim(returned[0]) != 0:
+            raise TargetError(
+                f"The density returned a log density of shape {np.shape(returned[0])}: it is one "
+                "number."
+            )
         value, slope = float(returned[0]), np.asarray(returned[1], dtype=float)
         if slope.shape != (self._ndim,):
             raise TargetError(

@@ -121,6 +121,8 @@ def as_target(
     names : sequence of str, optional
         a name for each dimension
     """
+    if args is None or isinstance(args, str):
+        raise TargetError(f"args is a sequence of arrays and numbers, not {args!r}.")
     if isinstance(density, Target):
         if len(args) or names is not None:
             raise TargetError("A Target has its args and names already; make a new one for others.")
@@ -138,14 +140,27 @@ def as_target(
     if ndim is None:
         raise TargetError("How many dimensions? Give ndim= or initial=.")
     _check_ndim(ndim)
+    _check_names(names)
     if isinstance(density, CPUDispatcher):
         return _compiled_target(density, int(ndim), tuple(args), names)
     return _python_target(density, int(ndim), tuple(args), names)
 
 
+MOST_DIMENSIONS = 10**9
+
+
 def _check_ndim(ndim: Any) -> None:
     if isinstance(ndim, bool) or not isinstance(ndim, Integral) or ndim < 1:
         raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
+    if ndim > MOST_DIMENSIONS:
+        raise TargetError(f"ndim={ndim} is beyond all machines: at most {MOST_DIMENSIONS:.0e}.")
+
+
+def _check_names(names: Any) -> None:
+    if names is None:
+        return
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TargetError(f"names is a sequence of strings, not {names!r}.")
 
 
 def _check_same_ndim(given: int | None, known: int) -> None:
@@ -164,7 +179,9 @@ _C_FUNCTIONS = "_mjhmc_c_functions"
 
 def _argument(value: Any, position: int) -> np.ndarray:
     array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind not in "fiub" or array.dtype == np.float16:
         raise TargetError(
             f"args[{position}] has dtype {array.dtype}; numbers and arrays of numbers only."
         )
