@@ -152,7 +152,7 @@ MOST_DIMENSIONS = 10**9
 def _check_ndim(ndim: Any) -> None:
     if isinstance(ndim, bool) or not isinstance(ndim, Integral) or ndim < 1:
         raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
-    if ndim > MOST_DIMENSIONS:
+    if int(ndim) > MOST_DIMENSIONS:
         raise TargetError(f"ndim={ndim} is beyond all machines: at most {MOST_DIMENSIONS:.0e}.")
 
 
