@@ -270,7 +270,7 @@ def _mark(data, traces) -> None:
         return
     chains = {t.chain: sent for t in traces if isinstance(t, NDArray) and (sent := _sent(t))}
     for group in MARKED_GROUPS:
-        if group in data:
+        if chains and group in data and "chain" in data[group].coords:
             there = [chains[k] for k in data[group]["chain"].values.tolist() if k in chains]
             if there:
                 data[group].attrs.update(merged_attributes(there))

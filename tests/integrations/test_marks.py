@@ -63,6 +63,13 @@ def test_draws_of_other_steps_are_not_marked(stepwise):
     assert "sampler" not in data["posterior"].attrs
 
 
+def test_a_step_without_statistics_is_left_alone(stepwise):
+    with pm.Model():
+        x = pm.Categorical("x", [0.2, 0.8])
+        data = pm.sample(step=pm.CategoricalGibbsMetropolis([x]), cores=1, **HOW)
+    assert data["posterior"].sizes["draw"] == HOW["draws"]
+
+
 def test_a_step_beside_others_leaves_its_mark():
     with models.mixed():
         data = pm.sample(step=mp.MJHMC(["a", "b"]), cores=1, **HOW | {"draws": 5, "tune": 20})
