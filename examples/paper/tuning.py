@@ -8,12 +8,16 @@ from collections.abc import Callable
 import numpy as np
 
 from examples.paper.samplers import worst_ess
+from mjhmc_numba import StuckError
 
 FINALISTS, AGAIN = 4, 3
 
 
 def minimise(objective: Callable, trials: int, seed: int) -> list[dict]:
-    """Trials of a search by Optuna's tree-structured Parzen estimator: settings, `objective`."""
+    """Trials of a search by Optuna's tree-structured Parzen estimator: settings, `objective`.
+
+    An objective is negative, and 0 for settings with which a chain does not move.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -21,7 +25,14 @@ def minimise(objective: Callable, trials: int, seed: int) -> list[dict]:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
     study = optuna.create_study(sampler=sampler)
-    study.optimize(objective, n_trials=trials)
+
+    def in_spite_of_being_stuck(trial):
+        try:
+            return objective(trial)
+        except StuckError:
+            return 0.0
+
+    study.optimize(in_spite_of_being_stuck, n_trials=trials)
     return [trial.params | {"objective": trial.value} for trial in study.trials]
 
 

@@ -194,7 +194,9 @@ def _quantities(
         known = [v.name for v in model.free_RVs + model.deterministics]
         var_names = [name for name in known if name in posterior]
     absent = [name for name in var_names if name not in posterior]
-    made: dict[str, Any] = Expansion(density, absent)(draws) if absent else {}
+    made: dict[str, Any] = {}
+    if absent:
+        made = Expansion(density, absent, take_transformed=True)(draws)
     arrays = {name: posterior.get(name, made.get(name)) for name in var_names}
     for name, function in (functions or {}).items():
         arrays[name] = function(posterior) if callable(function) else function

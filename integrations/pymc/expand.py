@@ -41,6 +41,8 @@ class Expansion:
         what to compute; all free variables and Deterministics by default
     include_transformed : bool
         whether the value variables (``sigma_log__``) are stored too
+    take_transformed : bool
+        whether `var_names` may name them
 
     Attributes
     ----------
@@ -54,9 +56,10 @@ class Expansion:
         var_names: Sequence[str] | None = None,
         *,
         include_transformed: bool = False,
+        take_transformed: bool = False,
     ):
         self.density = density
-        self.names = _choose(density.model, var_names, include_transformed)
+        self.names = _choose(density.model, var_names, include_transformed, take_transformed)
         self._computed = [name for name in self.names if name not in density.layout.names]
         self._runner: Any = None
         self._sources: list = []
@@ -210,19 +213,19 @@ def _has_loops(graph: PureGraph) -> bool:
     return any(isinstance(node.op, HasInnerGraph) for node in nodes)
 
 
-def _choose(model, var_names, include_transformed) -> list[str]:
+def _choose(model, var_names, include_transformed, take_transformed) -> list[str]:
     free = [rv.name for rv in model.free_RVs]
     deterministics = [d.name for d in model.deterministics]
     transformed = [v.name for v in model.value_vars if v.name not in free]
     if var_names is None:
         return (transformed if include_transformed else []) + free + deterministics
     asked = [name for name in var_names if name in transformed]
-    if asked:
+    if asked and not take_transformed:
         raise UnknownVariableError(
             f"{', '.join(asked)} is the transform of a variable; draws are kept of the variable. "
             'idata_kwargs={"include_transformed": True} keeps both, without var_names=.'
         )
-    unknown = [n for n in var_names if n not in {*free, *deterministics}]
+    unknown = [n for n in var_names if n not in {*free, *deterministics, *asked}]
     if unknown:
         raise UnknownVariableError(
             f"The model has no variable {', '.join(unknown)}; it has "

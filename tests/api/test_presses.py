@@ -176,6 +176,7 @@ def test_a_press_that_ends_the_main_thread_ends_runs_in_others():
         """
         def work():
             FIXED["step_size"] = 0.3
+            RUN["args"] = (300,)  # so slow that a run takes longer than the press
             result = mj.sample(slow_normal, draws=10**6, num_steps=2, **FIXED, **RUN)
             print(seconds(), result.interrupted, *result.draws.shape, flush=True)
         threading.Thread(target=work).start()
