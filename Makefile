@@ -39,7 +39,7 @@ help:
 	@echo "make benchmark-from-paper  the price of each step from the paper to the default"
 	@echo "make paper       every figure of the paper (QUICK=1: in minutes)"
 	@echo "make mutants     break the kernel in small ways; the tests must notice each"
-	@echo "make docs        the documentation site, in docs/_build/html"
+	@echo "make docs        the documentation site, in docs/_build/html (PYTHON=python3.12 or newer)"
 	@echo "make dist        the wheel and the sdist, in dist/"
 	@echo "make clean       remove the virtual environments and caches"
 	@echo "PYTHON=... chooses the interpreter, ARGS=... is handed to the program."

@@ -41,7 +41,6 @@ numpydoc_xref_param_type = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "mjhmc_numba"
-html_static_path = ["_static"]
 html_theme_options = {
     "show_nav_level": 2,
     "navigation_with_keys": False,
