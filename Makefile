@@ -118,6 +118,8 @@ $(DOCS): $(INSTALLED)
 	$(RUN) -m pip install --disable-pip-version-check --quiet --editable '.[pymc,plots,docs]'
 	touch $@
 
+# Pictures of notebooks are shown in the page, whatever backend other programs have.
+docs: export MPLBACKEND = module://matplotlib_inline.backend_inline
 docs: $(DOCS)
 	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html $(ARGS)
 
