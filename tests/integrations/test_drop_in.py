@@ -186,16 +186,9 @@ def test_a_multitrace_has_the_same_draws(model, usual):
 
 @pytest.mark.filterwarnings("ignore:.*MemoryStore:UserWarning")
 @pytest.mark.filterwarnings("ignore:.*return_inferencedata=False:FutureWarning")
-def test_a_zarr_trace_is_filled_with_the_same_draws(model, usual, monkeypatch):
+def test_a_zarr_trace_is_filled_with_the_same_draws(model, usual, zarr_backend):
     """Run by `make test-zarr`."""
-    backend = pytest.importorskip("pymc.backends.zarr")
-    if not backend._zarr_available:
-        pytest.skip("PyMC's backend works with zarr 2 alone; what else is installed wants zarr 3")
-    import numcodecs.pickles
-
-    # PyMC pickles the state of a step; newer versions of numcodecs ask before they read it.
-    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
-    trace = backend.ZarrTrace()
+    trace = zarr_backend.ZarrTrace()
     mp.sample(**SMALL, model=model, trace=trace, cores=1, return_inferencedata=False)
     assert np.array_equal(trace.posterior["x"][:], usual["posterior"]["x"])
 

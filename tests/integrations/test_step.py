@@ -153,17 +153,11 @@ def test_ctrl_c_keeps_the_draws(model, cores):
 @pytest.mark.filterwarnings("ignore:.*return_inferencedata=False:FutureWarning")
 @pytest.mark.parametrize("cores", [1, 2])
 def test_a_zarr_trace_holds_draws_statistics_and_state(
-    model, sequential, tmp_path, monkeypatch, cores
+    model, sequential, tmp_path, zarr_backend, cores
 ):
-    backend = pytest.importorskip("pymc.backends.zarr")
-    if not backend._zarr_available:
-        pytest.skip("PyMC's backend works with zarr 2 alone; what else is installed wants zarr 3")
-    import numcodecs.pickles
     from zarr.storage import DirectoryStore
 
-    # PyMC pickles the state of a step; newer versions of numcodecs ask before they read it.
-    monkeypatch.setattr(numcodecs.pickles, "ALLOW_UNSAFE_PICKLE_DECODE", True, raising=False)
-    trace = backend.ZarrTrace(store=DirectoryStore(tmp_path / "trace.zarr"))
+    trace = zarr_backend.ZarrTrace(store=DirectoryStore(tmp_path / "trace.zarr"))
     # Not to InferenceData: what xarray reads depends on its version.
     sample(model, trace=trace, cores=cores, mp_ctx="fork", return_inferencedata=False)
     for name in ("x", "m", "twice"):
