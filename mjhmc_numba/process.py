@@ -139,7 +139,7 @@ def _entry_points() -> dict:
         chain.move_process: (state, x),
         chain.resolve_process: (state,),
         chain.restart_process: (state,),
-        chain.probe_step: (state, x, x, 0.0, 1, 0, 0.0),
+        chain.probe_steps: (state, draws, draws, x, 1, 0, 0.0, x, x),
         chain.run_ticks: (state, draws, stats),
     }
     return {entry: tuple(typeof(a) for a in given) for entry, given in arguments.items()}
@@ -184,6 +184,12 @@ class Process:
         self.target, self.settings, self.rng = target, settings, rng
         self.rungs = aligned_zeros(len(RUNG_ARRAYS), capacity, d)
         self.levels = np.zeros((len(LEVEL_ARRAYS), capacity))
+        self._ladder_arrays = {
+            **dict(zip(RUNG_ARRAYS, self.rungs, strict=True)),
+            **dict(zip(LEVEL_ARRAYS, self.levels, strict=True)),
+        }
+        self._connected: dict[str, np.ndarray] = {}
+        self._sizes: dict[str, int] = {}
         self.work = aligned_zeros(layout.WORK_ROWS, d)
         self._visits = Visits(aligned_zeros(record, d), np.zeros((record, 2)), np.zeros(record))
         self._kept = Kept.room(0, d)
@@ -250,8 +256,7 @@ class Process:
             stages=INTEGRATORS[tuned.integrator][0],
             motion=INTEGRATORS[tuned.integrator][1],
             step_jitter=resolved.step_jitter,
-            refresh_jitter=resolved.refresh_jitter,
-            refresh_alpha=settings.refresh_alpha,
+            refresh_jitter=settings.refresh_jitter,
             refine_threshold=resolved.refine_threshold,
             refine_levels=resolved.refine_levels if refine_levels is None else refine_levels,
             rates=g.code,
@@ -329,8 +334,7 @@ class Process:
             If an array is not as `layout.ARRAYS` declares it.
         """
         arrays = {
-            **dict(zip(RUNG_ARRAYS, self.rungs, strict=True)),
-            **dict(zip(LEVEL_ARRAYS, self.levels, strict=True)),
+            **self._ladder_arrays,
             **self._transform_arrays,
             "rng": self.rng,
             "work": self.work,
@@ -342,22 +346,34 @@ class Process:
             "kept_logp": self._kept.logp,
             "divergence_x": self._divergence_x,
         }
-        sizes = {name: self[name] for name in layout.SIZES}
+        sizes = {name: self[name].item() for name in layout.SIZES}
+        known = self._connected if sizes == self._sizes else {}
         for name in layout.ARRAYS:
-            layout.check_array(name, arrays[name], sizes)
-        addresses = {name: array.ctypes.data for name, array in arrays.items()}
-        self._set(density=self.target.address, table=self.target.table.ctypes.data, **addresses)
+            if known.get(name) is not arrays[name]:
+                layout.check_array(name, arrays[name], sizes)
+                self.state[name] = arrays[name].ctypes.data
+        self._connected, self._sizes = arrays, sizes
+        self._set(density=self.target.address, table=self.target.table.ctypes.data)
 
     # ------------------------------------------------------------- where it is
 
     def _vector(self, x: Any) -> np.ndarray:
         """A copy of a position or gradient that the kernel may read."""
-        vector = np.array(x, dtype=float)
+        vector = np.array(x, dtype=float, order="C")
         if vector.shape != (self.target.ndim,):
             raise ValueError(
                 f"A position has shape ({self.target.ndim},), as the density, not {vector.shape}."
             )
         return vector
+
+    def _vectors(self, x: Any) -> np.ndarray:
+        """A copy (n, d) of one position or gradient or of several."""
+        vectors = np.array(x, dtype=float, order="C", ndmin=2)
+        if vectors.ndim != 2 or vectors.shape[1] != self.target.ndim:
+            raise ValueError(
+                f"Positions have shape (n, {self.target.ndim}), as the density, not {vectors.shape}."
+            )
+        return vectors
 
     def start(self, x: np.ndarray) -> None:
         """Begin at x with a fresh momentum."""
@@ -378,27 +394,35 @@ class Process:
         """Begin a new ladder with a fresh momentum where the process is."""
         chain.restart_process(self.state)
 
-    def probe(self, draw: Draws, integrator: str, step_size: float) -> tuple[float, float]:
-        """Energy error of one integrator step from a draw with a fresh momentum, and the log
-        density that it gains; moves nothing.
+    def probe(
+        self, draws: Draws, integrator: str, step_size: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Energy errors of one integrator step from each draw with a fresh momentum, and the log
+        densities that they gain; moves nothing.
 
         Parameters
         ----------
-        draw : Draws
-            One draw, in the coordinates of the process.
+        draws : Draws
+            One draw or n, in the coordinates of the process.
         integrator : str
             The integrator to try.
         step_size : float
             Length of the step per gradient.
+
+        Returns
+        -------
+        errors, gains : (n,) arrays
         """
-        if draw.coordinates is not self.tuned.reparametrisation:
+        if draws.coordinates is not self.tuned.reparametrisation:
             raise ValueError("A draw is probed in the coordinates of the process: use Draws.to.")
-        x, grad = self._vector(draw.x), self._vector(draw.grad)
-        raised, error, gain = chain.probe_step(
-            self.state, x, grad, float(draw.logp), *INTEGRATORS[integrator], step_size
+        x, grad = self._vectors(draws.x), self._vectors(draws.grad)
+        logp = np.array(draws.logp, dtype=float).reshape(len(x))
+        errors, gains = np.empty((2, len(x)))
+        raised = chain.probe_steps(
+            self.state, x, grad, logp, *INTEGRATORS[integrator], step_size, errors, gains
         )
         self._raise(DENSITY_RAISED if raised else FINISHED)
-        return error, gain
+        return errors, gains
 
     def evaluate(self, x: np.ndarray) -> Draws:
         """Log density and gradient at x, counted; moves nothing. In the density's coordinates."""

@@ -135,8 +135,8 @@ class ReferenceProcess:
         bounded = math.isfinite(self.g_max)
         self.competing = settings.method == "competing" or not bounded
         self.poisson = settings.clock == "poisson" or self.competing
-        self.step_jitter, self.refresh_jitter, self.refine_levels, self.refine_threshold = (
-            settings.resolve(tuned.integrator)
+        self.step_jitter, self.refine_levels, self.refine_threshold = settings.resolve(
+            tuned.integrator
         )
         self._set_metric()
         self._reset_statistics()
@@ -208,7 +208,7 @@ class ReferenceProcess:
 
     def _refresh(self) -> None:
         r"""R: :math:`v \leftarrow \alpha s v + \sqrt{1 - \alpha^2}\, n`, n ~ N(0, M)."""
-        alpha, here = self.settings.refresh_alpha, self.here
+        alpha, here = self.tuned.refresh_alpha, self.here
         kept = alpha * self.s * here.v
         v = kept + math.sqrt(1 - alpha**2) * self._fresh_momentum()
         path_error = here.energy - self.origin_energy
@@ -323,7 +323,7 @@ class ReferenceProcess:
         rate = self.tuned.refresh_rate
         if self.poisson:
             return exponential(self.rng) / rate
-        jitter = self.refresh_jitter * (2 * uniform(self.rng) - 1)
+        jitter = self.settings.refresh_jitter * (2 * uniform(self.rng) - 1)
         rings = math.floor(self.g_max * (1 + jitter) / rate + uniform(self.rng))
         return max(rings, 1) / self.g_max
 
@@ -412,7 +412,7 @@ class ReferenceProcess:
         self.counts["longest_stay"] = max(self.counts["longest_stay"], self.stay)
 
     def _refresh_event(self) -> None:
-        if self.settings.refresh_alpha > 0:  # a full refresh forgets the direction
+        if self.tuned.refresh_alpha > 0:  # a full refresh forgets the direction
             self._resolve_flip()
         self.now = self.next_refresh
         self._leave("R")

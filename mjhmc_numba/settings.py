@@ -20,7 +20,6 @@ from mjhmc_numba.kernel.layout import (
     CLOCK_POISSON,
     CLOCK_REGULAR,
     COMPETING,
-    STRAIGHT,
     THINNING,
 )
 from mjhmc_numba.markup import card
@@ -31,7 +30,6 @@ __all__ = ["PAPER", "Resolved", "Settings", "check_chain", "check_counts", "choo
 
 # For a tuned step size.
 STEP_JITTER = 0.15
-REFRESH_JITTER = 0.3
 REFINE_LEVELS = 5
 LARGEST_LEVEL = 16
 REFINE_THRESHOLD = 8.0
@@ -51,7 +49,6 @@ class Resolved(NamedTuple):
     """Settings that depend on which others were given, and on the integrator."""
 
     step_jitter: float
-    refresh_jitter: float
     refine_levels: int
     refine_threshold: float
 
@@ -88,12 +85,11 @@ class Settings:
     reparametrisation : {"auto", "none"} or Reparametrisation
         "auto" finds other coordinates where the scale of some dimensions depends on others, as in
         a hierarchy. With a given step size or metric "auto" is "none".
-    refresh_alpha : float
-        Share of the momentum that a refresh keeps; 0 is a full refresh.
-    refresh_jitter : float, optional
-        Spread of the times between refreshes under the regular clock. By default 0 for a given
-        refresh rate and for rotations, whose angle is chosen, else 0.3: where all paths are half
-        a turn long in some direction, squares in it hardly change.
+    refresh_alpha : float, optional
+        Share of the momentum that a refresh keeps; 0 is a full refresh. By default 0 for a given
+        refresh rate, else it is chosen with the path length.
+    refresh_jitter : float
+        Spread of the times between refreshes under the regular clock.
     step_jitter : float, optional
         Spread of the step size, drawn anew at each refresh. By default 0 for a given step size,
         which is used as given, else 0.15.
@@ -119,8 +115,8 @@ class Settings:
     method: str | None = None
     metric: Any = "low_rank"
     reparametrisation: Any = "auto"
-    refresh_alpha: float = 0.0
-    refresh_jitter: float | None = None
+    refresh_alpha: float | None = None
+    refresh_jitter: float = 0.0
     step_jitter: float | None = None
     target_accept: float | None = None
     refine_levels: int | None = None
@@ -134,8 +130,8 @@ class Settings:
             _check_positive(name, getattr(self, name))
         for name in ("num_steps", "max_jumps", "max_gradients"):
             _check_whole(name, getattr(self, name))
-        _check_range("refresh_alpha", self.refresh_alpha, 0.0, 1.0)
-        for name in ("refresh_jitter", "step_jitter"):
+        _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
+        for name in ("refresh_alpha", "step_jitter"):
             if getattr(self, name) is not None:
                 _check_range(name, getattr(self, name), 0.0, 1.0)
         if self.refine_levels is not None:
@@ -194,12 +190,8 @@ class Settings:
         """What was left to us, now that the integrator is known."""
         is_given = self.step_size is not None
         is_rotation = integrator == "rotation"
-        # A path length that is chosen, or given, is kept to.
-        is_straight = INTEGRATORS[integrator][1] == STRAIGHT
-        spread = REFRESH_JITTER if is_straight and self.refresh_rate is None else 0.0
         return Resolved(
             step_jitter=_first(self.step_jitter, 0.0 if is_given else STEP_JITTER),
-            refresh_jitter=_first(self.refresh_jitter, spread),
             refine_levels=_first(self.refine_levels, 0 if is_given else REFINE_LEVELS),
             # In smaller steps a rotation would go to the same place.
             refine_threshold=_first(

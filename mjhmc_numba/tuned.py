@@ -37,6 +37,8 @@ class Tuned:
         System time between two draws.
     integrator : str
         A name of `INTEGRATORS`.
+    refresh_alpha : float
+        Share of the momentum that a refresh keeps.
     metric : Metric
         Of the coordinates of the reparametrisation, where there is one.
     converged : bool
@@ -56,6 +58,7 @@ class Tuned:
     converged: bool = True
     not_learnt: tuple[str, ...] = ()
     reparametrisation: Reparametrisation | None = None
+    refresh_alpha: float = 0.0
 
     @property
     def transform(self) -> Transform:

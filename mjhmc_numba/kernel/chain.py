@@ -70,28 +70,34 @@ def restart_process(state):
 
 
 @kernel_jit
-def probe_step(state, x, grad, logp, stages, motion, step_size):
-    """One integrator step from x with a fresh momentum; moves nothing.
+def probe_steps(state, x, grad, logp, stages, motion, step_size, errors, gains):
+    """One integrator step from each of the draws x (n, d) with a fresh momentum; moves nothing.
 
-    `grad` and `logp` belong to x, all in the coordinates of the process. Returns (raised, energy
-    error, log density gained); the error is infinite where the step leaves the support.
+    `grad` (n, d) and `logp` (n,) belong to x, all in the coordinates of the process. Writes the
+    energy errors and the log densities gained, which are infinite where a step leaves the support.
+    Returns whether the density raised.
     """
     p = state[0]
     usual_stages, usual_motion = p.stages, p.motion
     p.stages, p.motion = stages, motion
     end = scratch_point(p)
     end_x, end_v, end_grad, end_velocity, end_acceleration = end
-    copy_vector(x, end_x)
-    copy_vector(grad, end_grad)
-    if keeps_velocity(p):
-        apply_inverse_mass(p, end_grad, end_acceleration)
-    energy = total_energy(logp, draw_momentum(p, end_v, end_velocity))
-    raised, end_logp = integrate(p, step_size, 1, end)
+    has_raised = False
+    for k in range(x.shape[0]):
+        copy_vector(x[k], end_x)
+        copy_vector(grad[k], end_grad)
+        if keeps_velocity(p):
+            apply_inverse_mass(p, end_grad, end_acceleration)
+        energy = total_energy(logp[k], draw_momentum(p, end_v, end_velocity))
+        has_raised, end_logp = integrate(p, step_size, 1, end)
+        if has_raised:
+            break
+        errors[k], gains[k] = math.inf, -math.inf
+        if end_logp > -math.inf:
+            errors[k] = total_energy(end_logp, kinetic_energy(p, end_v, end_velocity)) - energy
+            gains[k] = end_logp - logp[k]
     p.stages, p.motion = usual_stages, usual_motion
-    if raised or end_logp == -math.inf:
-        return raised, math.inf, -math.inf
-    end_energy = total_energy(end_logp, kinetic_energy(p, end_v, end_velocity))
-    return False, end_energy - energy, end_logp - logp
+    return has_raised
 
 
 @kernel_jit

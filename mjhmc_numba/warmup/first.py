@@ -9,7 +9,7 @@ import numpy as np
 from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.process import Process
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.tuned import Tuned
+from mjhmc_numba.tuned import INTEGRATORS, Tuned
 from mjhmc_numba.warmup.recipe import RECIPE
 from mjhmc_numba.warmup.trajectory import with_trajectory
 
@@ -26,6 +26,7 @@ def first_guess(settings: Settings, ndim: int) -> Tuned:
         num_steps=settings.num_steps or 1,
         refresh_rate=settings.refresh_rate or 1.0 / 16,
         draw_interval=settings.draw_interval or 8.0,
+        refresh_alpha=settings.refresh_alpha or 0.0,
         integrator="leapfrog" if settings.integrator == "auto" else settings.integrator,
         metric=Metric.diagonal(np.ones(ndim)) if metric is None else metric,
         reparametrisation=settings.fixed_reparametrisation(ndim),
@@ -36,9 +37,8 @@ def target_accept(settings: Settings, integrator: str) -> float:
     """The acceptance that the step size is tuned to."""
     if settings.target_accept is not None:
         return settings.target_accept
-    if integrator == "harmonic":
-        return RECIPE.target_accept_harmonic
-    return RECIPE.target_accept if integrator == "leapfrog" else RECIPE.target_accept_stages
+    has_stages = INTEGRATORS[integrator][0] > 1
+    return RECIPE.target_accept_stages if has_stages else RECIPE.target_accept
 
 
 def first_step(process: Process, settings: Settings, tuned: Tuned) -> float:
@@ -50,9 +50,9 @@ def first_step(process: Process, settings: Settings, tuned: Tuned) -> float:
     step, direction = tuned.step_size, 0
     wanted = -math.log(target_accept(settings, tuned.integrator))
     for _ in range(MOST_DOUBLINGS):
-        error, gain = process.probe(process.here, tuned.integrator, step)
-        allowed = wanted + RECIPE.downhill_share * max(gain, 0.0)
-        grow = 1 if abs(error) < allowed else -1
+        errors, gains = process.probe(process.here, tuned.integrator, step)
+        allowed = wanted + RECIPE.downhill_share * max(gains[0], 0.0)
+        grow = 1 if abs(errors[0]) < allowed else -1
         if direction == 0:
             direction = grow
         elif grow != direction:

@@ -86,9 +86,41 @@ def _row_space(rows: np.ndarray) -> np.ndarray:
     return (vectors[:, kept] / np.sqrt(values[kept])).T @ rows
 
 
-def _covariance(z: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-    """Eigenvalues and eigenvectors (rows) of the covariance of centred draws z with gradients q,
-    and the eigenvalue that noise may make.
+class _Moments(NamedTuple):
+    """Second moments (d, d) of n centred draws z and gradients q: of z, of q, and the trace of
+    those between them, which no change of coordinates changes.
+    """
+
+    z: np.ndarray
+    q: np.ndarray
+    trace: float
+    n: int
+
+    @classmethod
+    def of(cls, z: np.ndarray, q: np.ndarray) -> _Moments:
+        return cls(z.T @ z / len(z), q.T @ q / len(z), float(np.sum(z * q)) / len(z), len(z))
+
+    def whitened(self, values: np.ndarray, vectors: np.ndarray) -> _Moments:
+        """By the matrix with these eigenvalues and eigenvectors (columns) as a covariance."""
+        root = (vectors * np.sqrt(values)) @ vectors.T
+        inverse = (vectors / np.sqrt(values)) @ vectors.T
+        return self._replace(z=inverse @ self.z @ inverse, q=root @ self.q @ root)
+
+    @property
+    def distance(self) -> float:
+        """How far draws and gradients are from those of a standard normal, z = -q, squared."""
+        return float(np.trace(self.z) + np.trace(self.q) + 2.0 * self.trace) / len(self.z)
+
+    def distance_along(self, values: np.ndarray, vectors: np.ndarray) -> float:
+        """The distance once they are whitened by that covariance."""
+        spread = np.einsum("ij,ij->j", vectors, self.z @ vectors)
+        steepness = np.einsum("ij,ij->j", vectors, self.q @ vectors)
+        return float(np.sum(spread / values + steepness * values) + 2.0 * self.trace) / len(values)
+
+
+def _covariance(moments: _Moments) -> tuple[np.ndarray, np.ndarray, float]:
+    """Eigenvalues and eigenvectors (rows) of the covariance of draws with gradients, and the
+    eigenvalue that noise may make.
 
     It is the geometric mean of the draws' covariance and the gradients' inverse covariance. Both
     are noise where draws are few: a ridge on each pulls the estimate towards the isotropic one.
@@ -97,38 +129,29 @@ def _covariance(z: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray, f
     gradients closer to what they are on a standard normal, z = -q. What remains between them is
     noise, and the ridge is made for it: on a Gaussian the estimate becomes exact.
     """
-    n, d = z.shape
-    share = min(1.0, d / n)  # of the noise that an estimate of so many dimensions follows
-    eigenvalues, directions = np.ones(d), np.eye(d)
+    d = len(moments.z)
+    share = min(1.0, d / moments.n)  # of the noise that an estimate of so many dimensions follows
+    values, vectors = np.ones(d), np.eye(d)
     noise = math.inf
     for k in range(PASSES):
-        level = float(np.median(eigenvalues))
-        kept = np.abs(np.log(eigenvalues / level)) > math.log(STRONG)
-        guess = Metric(np.full(d, math.sqrt(level)), directions[kept], eigenvalues[kept] / level)
-        y, g = guess.whiten(z), guess.whiten_gradient(q)
-        before, noise = noise, _distance(y, g)
+        level = float(np.median(values))
+        is_strong = np.abs(np.log(values / level)) > math.log(STRONG)
+        guess = np.where(is_strong, values, level)
+        here = moments.whitened(guess, vectors)
+        before, noise = noise, here.distance
         if share < 1.0:  # with all directions it is smaller, but some of that is only apparent
-            along = Metric(np.ones(d), directions, eigenvalues)
-            apparent = _distance(along.whiten(z), along.whiten_gradient(q))
-            noise = min(noise, apparent / (1.0 - share))
+            noise = min(noise, moments.distance_along(values, vectors) / (1.0 - share))
         if noise > 0.5 * before:
             break
-        spread, steepness = y.T @ y / n, g.T @ g / n
         amount = share * (RIDGE * min(noise, 1.0) if k else FIRST_RIDGE)
-        ridge = max(amount, LEAST_RIDGE * np.trace(steepness), LEAST_RIDGE) * np.eye(d)
-        sigma = geometric_mean(spread + ridge, steepness + ridge)
-        sigma = guess.unwhiten(guess.unwhiten(sigma).T)
-        eigenvalues, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
-        eigenvalues = np.clip(eigenvalues, LEAST_RIDGE, 1.0 / LEAST_RIDGE)
-        directions = vectors.T
+        ridge = max(amount, LEAST_RIDGE * np.trace(here.q), LEAST_RIDGE) * np.eye(d)
+        root = (vectors * np.sqrt(guess)) @ vectors.T
+        sigma = root @ geometric_mean(here.z + ridge, here.q + ridge) @ root
+        values, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
+        values = np.clip(values, LEAST_RIDGE, 1.0 / LEAST_RIDGE)
     # The largest eigenvalue of noise with this variance alone (Marchenko and Pastur 1967).
     edge = (1.0 + math.sqrt(share * min(noise, 1.0))) ** 2
-    return eigenvalues, directions, edge
-
-
-def _distance(z: np.ndarray, q: np.ndarray) -> float:
-    """How far draws and gradients are from those of a standard normal, z = -q."""
-    return float(np.mean((z + q) ** 2))
+    return values, vectors.T, edge
 
 
 def spectrum(x: np.ndarray, grad: np.ndarray) -> Spectrum:
@@ -148,7 +171,7 @@ def spectrum(x: np.ndarray, grad: np.ndarray) -> Spectrum:
     basis = _row_space(np.concatenate([z, q])) if 2 * len(x) < x.shape[1] else None
     if basis is not None:
         z, q = z @ basis.T, q @ basis.T
-    eigenvalues, directions, edge = _covariance(z, q)
+    eigenvalues, directions, edge = _covariance(_Moments.of(z, q))
     if basis is not None:
         directions = directions @ basis
     level = float(np.median(eigenvalues))

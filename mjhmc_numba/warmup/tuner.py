@@ -19,7 +19,7 @@ from mjhmc_numba.warmup.first import first_step, not_given, target_accept
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.independence import IndependenceProposal
 from mjhmc_numba.warmup.metric import FEWEST_DRAWS_OF_METRIC
-from mjhmc_numba.warmup.motion import Trial, choose_integrator, step_bounds
+from mjhmc_numba.warmup.motion import FEWEST_TRIALS, Trial, choose_integrator, step_bounds
 from mjhmc_numba.warmup.parents import (
     FEWEST_DRAWS_OF_CHOICE,
     MANY_DIMENSIONS,
@@ -44,7 +44,6 @@ from mjhmc_numba.warmup.spectrum import (
     estimate,
 )
 from mjhmc_numba.warmup.trajectory import (
-    FEWEST_RUNGS,
     most_draws_per_refresh,
     path_gradients,
     with_trajectory,
@@ -207,7 +206,7 @@ class Tuner:
         if len(inner.x) >= LOW_RANK_FROM:
             scale = metric_tuner.slowest_scale(tuned.metric, inner.x, inner.grad)
             self.slowest = self.measured = max(scale, RECIPE.shortest_scale)
-        if self.window > RECIPE.burn_in_windows and not self.independence.used:
+        if self.plan[self.window].is_final and not self.independence.used:
             self._heed_mixing(draws.x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, spectrum, inner)
@@ -238,7 +237,7 @@ class Tuner:
             and not self.independence.used
             and self.ndim <= MOST_DIMENSIONS
         )
-        often = self.ndim <= MANY_DIMENSIONS and self.window % 2 == 0
+        often = self.ndim <= MANY_DIMENSIONS
         is_last = self.plan[self.window].is_final  # then what few draws say is better than nothing
         enough = FEWEST_DRAWS_OF_CHOICE // 2 if is_last else FEWEST_DRAWS_OF_CHOICE
         is_time = len(draws.x) >= enough and (often or is_last)
@@ -263,10 +262,7 @@ class Tuner:
         alike = largest_autocorrelation(x, lag)
         self.gradients_per_independent = autocorrelation_time(x) * tuned.gradients_per_draw
         self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
-        if alike > RECIPE.slow:
-            self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
-        if self.plan[self.window].is_final:
-            self.slowest *= lengthening(alike)
+        self.slowest *= lengthening(alike)
 
     def _with_new_metric(
         self, process: Process, tuned: Tuned, spectrum: Spectrum, draws: Draws
@@ -284,26 +280,26 @@ class Tuner:
     def _configure(self, process: Process, tuned: Tuned) -> None:
         """Give the process its metric and trajectory for the next window."""
         if self.window < RECIPE.burn_in_windows:
-            tuned = self._with_trajectory(tuned, RECIPE.burn_in_rungs, draws_per_refresh=1.0)
+            tuned = self._with_trajectory(tuned, RECIPE.burn_in_rungs)
         elif self.plan[self.window].is_final:
             tuned = self._with_trajectory(tuned)
         else:
-            tuned = self._with_trajectory(tuned, draws_per_refresh=self.draws_per_refresh)
+            tuned = self._with_trajectory(tuned, draws_per_path=self.draws_per_refresh)
         made = sum(w.draws for w in self.plan[: self.window])
         levels = 0 if made < RECIPE.unrefined_share * self.tune else None
         process.configure(tuned, max_gradients=RECIPE.draw_cap, refine_levels=levels)
         process.restart()
         if self.settings.step_size is None:
             wanted = target_accept(self.settings, tuned.integrator)
-            process.adapt_step(wanted, *step_bounds(self.settings, tuned, self.slowest))
+            process.adapt_step(wanted, *step_bounds(tuned, self.slowest))
 
     def _with_trajectory(
         self,
         tuned: Tuned,
-        min_rungs: float = FEWEST_RUNGS,
-        draws_per_refresh: float | None = None,
+        min_rungs: int = 1,
+        draws_per_path: float = 1.0,
     ) -> Tuned:
-        path = self.slowest, self.cap, min_rungs, draws_per_refresh
+        path = self.slowest, self.cap, min_rungs, draws_per_path
         return with_trajectory(tuned, self.settings, *path, turns=self.independence.per_draw)
 
     # ------------------------------------------------------------------ final
@@ -315,7 +311,7 @@ class Tuner:
         self.history.extend(process.take_draws())
         tuned = process.tuned.replace(step_size=process.averaged_step)
         undecided = not self.plan[self.window].is_final and self.settings.integrator == "auto"
-        if undecided and self.history.total >= RECIPE.trials:
+        if undecided and self.history.total >= 3 * FEWEST_TRIALS:
             n = self.plan[self.window].draws
             draws = self.history.stationary_part(n, RECIPE.keep_share, tuned.reparametrisation)
             inner = draws.to(tuned.reparametrisation)
