@@ -54,13 +54,12 @@ from mjhmc_numba.run import (
     check_store,
     extend,
     finish_store,
-    longest_rectangle,
     stats_of,
     warm_started,
     with_store,
 )
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
-from mjhmc_numba.stats import STATISTICS
+from mjhmc_numba.stats import STATISTICS, longest_rectangle
 from mjhmc_numba.storage import Group, Store
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 from mjhmc_numba.storage.zarr_store import GROUPS
