@@ -6,14 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mjhmc_numba.diagnostics import (
-    ALL_DIMENSIONS,
-    FIRST_LOOK,
-    LOOK,
-    NUMBERS,
-    STUCK_STAY,
-    chain_findings,
-)
+from mjhmc_numba.diagnostics import chain_findings
+from mjhmc_numba.diagnostics.looks import ALL_DIMENSIONS, FIRST_LOOK, LOOK, NUMBERS
+from mjhmc_numba.diagnostics.rules import STUCK_STAY
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.saving import load, save
