@@ -33,11 +33,11 @@ REFRESHED = 0.9  # refreshes per draw; with fewer, draws share an energy by desi
 FIRST_LOOK, LOOK = 500, 1000
 # The first draws, of which all dimensions are looked at: so many, or as many as have this many
 # numbers, but no fewer than some. Then it is known which dimensions are slow.
-ALL_DIMENSIONS, NUMBERS, FEWEST_FIRST = 250, 1 << 19, 50
+ALL_DIMENSIONS, FIRST_NUMBERS, FEWEST_FIRST = 250, 1 << 19, 50
 # Of its draws that a chain should be worth in independent ones. Less than is asked of all chains
 # together: that of one is known less well, least of all from the few draws of the first look.
 CHAIN_SHARE, FIRST_SHARE = 0.04, 0.02
-ENOUGH = 100  # independent ones, of however many draws
+ENOUGH_INDEPENDENT = 100  # independent ones, of however many draws
 
 
 def is_look(n: int) -> bool:
@@ -109,7 +109,7 @@ class EnergySums:
 
 def first_draws(ndim: int) -> int:
     """From how many draws the slow dimensions are chosen."""
-    return min(ALL_DIMENSIONS, max(NUMBERS // ndim, FEWEST_FIRST))
+    return min(ALL_DIMENSIONS, max(FIRST_NUMBERS // ndim, FEWEST_FIRST))
 
 
 def slow_dimensions(draws: np.ndarray) -> np.ndarray:
@@ -130,7 +130,7 @@ def slow_mixing(kept: np.ndarray, n: int, labels: Sequence[str]) -> Finding | No
         Names of these dimensions.
     """
     size, dimension = least_effective(np.ascontiguousarray(kept)[None])
-    if size >= min((CHAIN_SHARE if n >= LOOK else FIRST_SHARE) * n, ENOUGH):
+    if size >= min((CHAIN_SHARE if n >= LOOK else FIRST_SHARE) * n, ENOUGH_INDEPENDENT):
         return None
     return Finding(
         "mixing",

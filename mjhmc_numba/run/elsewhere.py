@@ -17,7 +17,7 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.run.blas import quiet_blas
 from mjhmc_numba.run.chain import ChainRun
 from mjhmc_numba.run.tasks import ChainOutput, ChainTask
-from mjhmc_numba.run.watched import GRACE_SECONDS, POLL_SECONDS, PRESSED_SECONDS
+from mjhmc_numba.run.watched import GRACE_SECONDS, LOOK_SECONDS, PRESSED_SECONDS
 from mjhmc_numba.stats import Rows
 
 __all__ = ["RemoteRun", "run_elsewhere"]
@@ -120,7 +120,7 @@ def _watch_elsewhere(
     """
     until = math.inf
     while calls.waiting and time.monotonic() < until:
-        for k, output, error in calls.ended(POLL_SECONDS):
+        for k, output, error in calls.ended(LOOK_SECONDS):
             runs[k].end(output, error)
             if output is not None and output.error is not None and not keep_going:
                 runs[k].abort()

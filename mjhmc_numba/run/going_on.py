@@ -22,7 +22,7 @@ from mjhmc_numba.storage import Checkpoint
 __all__ = ["go_on", "load_files", "room_of", "save_files", "state_of", "with_files"]
 
 RECORD_ROWS = 4096
-ALIKE = 1e-9  # relative difference of two values of one density
+DENSITY_ALIKE = 1e-9  # relative difference of two values of one density
 
 
 class Part(NamedTuple):
@@ -80,8 +80,9 @@ def _check_density(target: Target, start: tuple[np.ndarray, float, np.ndarray]) 
     if x.shape == (target.ndim,):
         logp_now, grad_now = target.logp_and_grad(x)
         # As exact as another processor, with other rounding, allows.
-        far = ALIKE * max(float(np.abs(grad).max()), 1.0)
-        if abs(logp_now - logp) <= ALIKE * (1 + abs(logp)) and np.abs(grad_now - grad).max() <= far:
+        of_value = DENSITY_ALIKE * (1 + abs(logp))
+        of_gradient = DENSITY_ALIKE * max(float(np.abs(grad).max()), 1.0)
+        if abs(logp_now - logp) <= of_value and np.abs(grad_now - grad).max() <= of_gradient:
             return
     raise CheckpointError(
         "The density is not the one that the chain began with: at its start the log density or "

@@ -13,7 +13,7 @@ from mjhmc_numba.interruption import Press, end_with_process
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.run.chain import ChainRun
 from mjhmc_numba.run.tasks import ChainOutput
-from mjhmc_numba.run.watched import GRACE_SECONDS, POLL_SECONDS, STOP_SECONDS
+from mjhmc_numba.run.watched import GRACE_SECONDS, LOOK_SECONDS, STOP_SECONDS
 
 __all__ = ["run_here"]
 
@@ -72,7 +72,7 @@ def _collect_outputs(
     patience = STOP_SECONDS if runs[0].task.store is None else GRACE_SECONDS
     while len(found) < len(runs) and time.monotonic() < stopped + patience:
         with contextlib.suppress(queue.Empty):
-            k, output = ended.get(timeout=POLL_SECONDS)
+            k, output = ended.get(timeout=LOOK_SECONDS)
             found[k] = output
             if output.error is not None and not keep_going:
                 runs[k].abort()

@@ -20,7 +20,7 @@ from mjhmc_numba.warmup import Tuner
 
 __all__ = ["WatchedChain"]
 
-POLL_SECONDS = 0.05  # from one look at the chains to the next
+LOOK_SECONDS = 0.05  # from one look at the chains to the next
 STOP_SECONDS = 0.2  # that chains have to stop, before they are left alone
 # That chains on an executor have to stop, before they are left to it; after Ctrl-C.
 GRACE_SECONDS, PRESSED_SECONDS = 5.0, 0.4
