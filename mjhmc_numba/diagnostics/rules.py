@@ -18,7 +18,7 @@ __all__ = [
 
 STUCK_STAY = 100  # looks at the neighbours without a move
 
-LOW_ACCEPTANCE = 0.5
+LOW_ACCEPTANCE = 0.5  # well below what the warm-up aims at
 ACCEPTANCE_DRAWS = 200  # after the warm-up, over which it is averaged
 ENOUGH_TO_MOVE = 100  # draws, of which at least one is another point than the one before
 

@@ -21,7 +21,7 @@ from mjhmc_numba.storage import Checkpoint
 
 __all__ = ["go_on", "load_files", "room_of", "save_files", "state_of", "with_files"]
 
-RECORD_ROWS = 4096
+RECORD_ROWS = 4096  # visits from one emptying of the jump record to the next
 DENSITY_ALIKE = 1e-9  # relative difference of two values of one density
 
 
