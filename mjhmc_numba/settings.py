@@ -28,11 +28,12 @@ from mjhmc_numba.tuned import INTEGRATORS
 __all__ = ["PAPER", "Resolved", "Settings", "check_chain", "check_counts", "choose_settings"]
 
 
-# For a tuned step size.
+# For a tuned step size; 0.05 to 0.5 were tried. What these and the refinement are worth is measured
+# in examples/benchmark/RESULTS.md ("What each ingredient is worth").
 STEP_JITTER = 0.15
-REFINE_LEVELS = 5
-LARGEST_LEVEL = 16
-REFINE_THRESHOLD = 8.0
+REFINE_LEVELS = 5  # halvings of a step
+REFINE_THRESHOLD = 8.0  # energy error; a move with it has probability exp(-8), 3e-4
+LARGEST_LEVEL = 16  # halvings that can be asked for: 65,536 gradients in place of one
 
 # The paper's process: sqrt rates, Poisson time, leapfrog, full refresh, no jitter.
 PAPER: dict[str, Any] = {

@@ -17,6 +17,7 @@ except ModuleNotFoundError as error:
 
 from mjhmc_numba.pymc.calibration import Calibration, sbc
 from mjhmc_numba.pymc.compare import Comparison, compare
+from mjhmc_numba.pymc.compiled import CompiledModel, compile  # noqa: A004
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.drop_in import sample
 from mjhmc_numba.pymc.estimates import estimates, log_marginal_likelihood
@@ -25,7 +26,7 @@ from mjhmc_numba.pymc.mapping import Mapped
 from mjhmc_numba.pymc.registration import Registration, fit_bambi, register
 from mjhmc_numba.pymc.report import report
 from mjhmc_numba.pymc.sampler import MJHMCSampler
-from mjhmc_numba.pymc.sampling import CompiledModel, Sampling, compile  # noqa: A004
+from mjhmc_numba.pymc.sampling import Sampling
 from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.pymc.weighted import resample, weighted_summary
 

@@ -20,10 +20,10 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
 from scipy import stats
 
+from mjhmc_numba.pymc.compiled import CompiledModel
+from mjhmc_numba.pymc.compiled import compile as compile_model
 from mjhmc_numba.pymc.errors import ModelError
 from mjhmc_numba.pymc.mapping import Mapped
-from mjhmc_numba.pymc.sampling import CompiledModel
-from mjhmc_numba.pymc.sampling import compile as compile_model
 from mjhmc_numba.pymc.unconstrain import unconstrain
 
 __all__ = ["Calibration", "sbc"]

@@ -24,8 +24,8 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.markup import escape, short
 from mjhmc_numba.plots import plot_efficiency
 from mjhmc_numba.pymc.bridge import model_of, nutpie_model_of
+from mjhmc_numba.pymc.compiled import compile as compile_model
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
-from mjhmc_numba.pymc.sampling import compile as compile_model
 
 __all__ = ["SAMPLERS", "Comparison", "compare"]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,26 +12,17 @@ from numba.core.errors import NumbaError
 from numpy.linalg import LinAlgError
 from numpy.typing import ArrayLike
 from pymc.model import modelcontext
-from pytensor.compile.mode import get_mode
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant
-from pytensor.link.numba.linker import NumbaLinker
-from pytensor.tensor.type import DenseTensorType
 
 from mjhmc_numba.density import Target
 from mjhmc_numba.density.callback import PythonDensity
 from mjhmc_numba.density.signature import NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayTable
 from mjhmc_numba.errors import TargetError
-from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import announced
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE, explain_start
-from mjhmc_numba.pymc.errors import (
-    ModelChangedError,
-    ModelError,
-    ObjectModeWarning,
-    UnknownVariableError,
-)
+from mjhmc_numba.pymc.dimensions import with_dim_lengths
+from mjhmc_numba.pymc.errors import ModelChangedError, ModelError
 from mjhmc_numba.pymc.graph import (
     custom_ops,
     density_graph,
@@ -42,8 +31,9 @@ from mjhmc_numba.pymc.graph import (
 )
 from mjhmc_numba.pymc.layout import Layout, choose_value_vars
 from mjhmc_numba.pymc.native import NativeCode, density_code
+from mjhmc_numba.pymc.object_mode import collect_object_mode, not_native, warn_of_object_mode
 
-__all__ = ["ModelDensity", "collect_object_mode", "model_lock"]
+__all__ = ["ModelDensity", "model_lock"]
 
 # What a density raises at an impossible point, as opposed to by mistake.
 REJECTIONS = (AssertionError, LinAlgError, FloatingPointError)
@@ -224,7 +214,7 @@ class ModelDensity:
     def with_data(self, **data: Any) -> ModelDensity:
         """The same machine code on other data; this density and the model keep theirs."""
         new = self._with_own_table()
-        values = _with_dim_lengths(self.model, data)
+        values = with_dim_lengths(self.model, data)
         for shared in shared_variables(self.model):
             if shared.name in values:
                 new._pin(shared, values[shared.name])
@@ -360,13 +350,7 @@ class ModelDensity:
         with announced("gradient"):
             reasons = self._try_to_compile()
         if reasons:
-            warn_user(
-                f"{'; '.join(dict.fromkeys(reasons))}. The model is sampled through PyTensor's own "
-                "function instead: correct, but every gradient costs 10 microseconds or more on "
-                "top and the chains of one process share one core. Write that operation in terms "
-                "of others, or register a Numba implementation of it.",
-                ObjectModeWarning,
-            )
+            warn_of_object_mode(reasons)
 
     def _try_to_compile(self) -> list[str]:
         """Compile natively, or else for PyTensor; returns why not natively, if so."""
@@ -376,7 +360,7 @@ class ModelDensity:
         with collect_object_mode() as reasons:
             self._function = graph.compile(self.model, **self.compile_kwargs)
         fgraph = self._function.maker.fgraph
-        reasons += _not_dense(fgraph) + _not_numba(self.compile_kwargs)
+        reasons += not_native(fgraph, self.compile_kwargs)
         if not reasons:
             try:
                 rejects = rejects_by_raising(graph.outputs)
@@ -423,72 +407,8 @@ class ModelDensity:
         ]
 
 
-@contextmanager
-def collect_object_mode() -> Iterator[list[str]]:
-    """Fill a list with what PyTensor warns has no native code; other warnings pass."""
-    reasons: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield reasons
-    for w in caught:
-        text = str(w.message)
-        if "object mode" in text:
-            reasons.append(text.split(". ")[0].rstrip("."))
-        else:
-            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
-
-
-def _not_dense(fgraph) -> list[str]:
-    """Inputs and constants that no table of addresses and shapes can describe."""
-    variables = fgraph.inputs + [
-        v for node in fgraph.apply_nodes for v in node.inputs if isinstance(v, Constant)
-    ]
-    return [
-        f"{v.name or v} is no dense array but {v.type}"
-        for v in variables
-        if hasattr(v.type, "format") and not isinstance(v.type, DenseTensorType)
-    ]
-
-
-def _not_numba(compile_kwargs) -> list[str]:
-    """Why the user's own mode keeps the density from being native code."""
-    mode = compile_kwargs.get("mode")
-    if mode is None or isinstance(get_mode(mode).linker, NumbaLinker):
-        return []
-    return [f"compile_kwargs asks for mode {mode!r}, which is not one of PyTensor's Numba backend"]
-
-
 def _fingerprint(model) -> list:
     """All that the log density of a model is made of, to be compared by identity."""
     terms = model.basic_RVs + model.potentials
     values = [model.rvs_to_values[rv] for rv in model.basic_RVs]
     return terms + values
-
-
-def _with_dim_lengths(model, data: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The data and the lengths of the dimensions that change with it."""
-    known = {v.name for v in model.data_vars}
-    pinned = {}
-    for name, value in data.items():
-        if name not in known:
-            raise UnknownVariableError(
-                f"The model has no data {name}; it has {', '.join(sorted(known)) or 'none'}."
-            )
-        pinned[name] = value = np.asarray(value)
-        for dim, length in zip(model.named_vars_to_dims.get(name, ()), value.shape, strict=False):
-            pinned.update(_dim_length(model, dim, length))
-    return pinned
-
-
-def _dim_length(model, dim, length) -> dict[str, np.ndarray]:
-    symbol = model.dim_lengths.get(dim)
-    if symbol is None or int(symbol.eval()) == length:
-        return {}
-    resized = [rv.name for rv in model.free_RVs if dim in model.named_vars_to_dims.get(rv.name, ())]
-    if resized or isinstance(symbol, Constant):
-        who = f"{', '.join(resized)} would be resized" if resized else "its length is fixed"
-        raise ModelChangedError(
-            f"Dimension {dim} would have length {length}, but {who}. Set the data in the model "
-            "and compile it again."
-        )
-    return {symbol.name: np.asarray(length)}

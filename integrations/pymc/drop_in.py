@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pymc as pm
 from pymc.model import modelcontext
 
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.executors import check_executor
-from mjhmc_numba.pooling import check_warmup
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.arguments import (
     check_draws,
@@ -21,52 +18,79 @@ from mjhmc_numba.pymc.arguments import (
     number_of_chains,
     refuse,
 )
-from mjhmc_numba.pymc.sampling import Sampling, compile, mixed_model_error  # noqa: A004
-from mjhmc_numba.pymc.start import JITTER_TRIES
+from mjhmc_numba.pymc.compiled import (
+    CompiledModel,
+    check_run,
+    compile,  # noqa: A004
+    mixed_model_error,
+)
 from mjhmc_numba.pymc.step import DEFAULT_TUNE, MJHMC
-from mjhmc_numba.results import Result
-from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
-from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
+from mjhmc_numba.settings import choose_settings
+from mjhmc_numba.storage import Checkpoint
 
 __all__ = ["sample"]
 
+F = TypeVar("F", bound=Callable)
 
+# What a run is asked for stands once, as the keywords of `CompiledModel.sample`.
+_OF_RUN = {
+    name: parameter
+    for name, parameter in inspect.signature(CompiledModel.sample).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+}
+# Those of them that are PyMC's too, and those that PyMC, drawing one by one, cannot follow.
+_SHARED = (
+    "random_seed",
+    "cores",
+    "initvals",
+    "discard_tuned_samples",
+    "compute_convergence_checks",
+    "idata_kwargs",
+    "quiet",
+    "blas_cores",
+)
+_OWN = (
+    "blocking",
+    "jumps",
+    "executor",
+    "checkpoint",
+    "every",
+    "store",
+    "warm_start",
+    "chain",
+    "warmup",
+    "store_divergences",
+)
+
+
+def _with_those_of_a_run(function: F) -> F:
+    """Show the keywords of a run, which the function takes as options, in its signature."""
+    own = inspect.signature(function)
+    *named, options = own.parameters.values()
+    parameters = [p for p in named if p.kind is not p.KEYWORD_ONLY]
+    keywords = {p.name: p for p in named if p.kind is p.KEYWORD_ONLY}
+    parameters += (_OF_RUN | keywords).values()
+    function.__signature__ = own.replace(  # type: ignore[attr-defined]
+        parameters=[*parameters, options]
+    )
+    return function
+
+
+@_with_those_of_a_run
 def sample(
     draws: int = 1000,
     tune: int | None = DEFAULT_TUNE,
     chains: int | None = 4,
     model: pm.Model | None = None,
     *,
-    random_seed: Any = None,
-    cores: int | None = None,
     progressbar: bool | str = True,
     var_names: Sequence[str] | None = None,
-    initvals: Mapping | Sequence | None = None,
-    jitter: bool = True,
-    discard_tuned_samples: bool = True,
-    compute_convergence_checks: bool = True,
-    idata_kwargs: Mapping[str, Any] | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
-    check_gradient: bool = True,
-    blocking: bool = True,
-    jumps: bool | Sequence[str] = False,
-    executor: Any = None,
-    checkpoint: str | os.PathLike | None = None,
-    every: float = EVERY,
-    store: str | os.PathLike | None = None,
-    warm_start: Result | Sampling | None = None,
-    chain: int | None = None,
-    warmup: str = "separate",
-    quiet: bool = False,
-    blas_cores: int | str | None = "auto",
     init: str = "auto",
-    jitter_max_retries: int = JITTER_TRIES,
-    store_divergences: bool = False,
     callback: Callable | None = None,
     trace: Any = None,
     keep_warning_stat: bool = False,
     return_inferencedata: bool = True,
-    settings: Settings | None = None,
     **options: Any,
 ) -> Any:
     """Sample a PyMC model by Markov jump HMC, whole chains in native code on threads.
@@ -165,35 +189,13 @@ def sample(
     """
     check_draws(draws)
     options = refuse(options)
+    how = {name: options.pop(name, p.default) for name, p in _OF_RUN.items()}
     options |= options.pop("mjhmc", None) or {}
-    chosen = choose_settings(settings, options)
+    how["settings"] = choose_settings(how["settings"], options)
     check_progressbar(progressbar)
     check_init(init)
     tune = DEFAULT_TUNE if tune is None else tune
-    chains = number_of_chains(chains, cores)
-    how = {
-        "random_seed": random_seed,
-        "cores": cores,
-        "progressbar": progressbar,
-        "initvals": initvals,
-        "discard_tuned_samples": discard_tuned_samples,
-        "compute_convergence_checks": compute_convergence_checks,
-        "idata_kwargs": idata_kwargs,
-        "quiet": quiet,
-        "blas_cores": blas_cores,
-    }
-    own = {
-        "blocking": blocking,
-        "jumps": jumps,
-        "executor": executor,
-        "checkpoint": checkpoint,
-        "every": every,
-        "store": store,
-        "warm_start": warm_start,
-        "chain": chain,
-        "warmup": warmup,
-        "store_divergences": store_divergences,
-    }
+    chains = number_of_chains(chains, how["cores"])
     of_pymc = {
         "callback": callback,
         "trace": trace,
@@ -202,30 +204,24 @@ def sample(
     }
     why = _why_through_pymc(draws, of_pymc)
     if why is not None:
-        _check_own(why, own)
-        step = {"jitter": jitter, "compile_kwargs": compile_kwargs, "settings": chosen}
-        return _through_pymc(model, draws, tune, chains, var_names, step, how | of_pymc)
-    check_counts(draws=draws, tune=tune, chains=chains, cores=cores)  # before compilation
-    check_executor(executor)
-    if checkpoint is not None:
-        Checkpoint(checkpoint, every)
-    check_chain(chain, chains, random_seed)
-    check_warmup(warmup, tune)
-    display = Progress.of(bool(progressbar) and not quiet)  # one for compilation and chains
+        _check_own(why, how)
+        step = {"compile_kwargs": compile_kwargs} | {k: how[k] for k in ("jitter", "settings")}
+        shared = {name: how[name] for name in _SHARED} | {"progressbar": progressbar}
+        return _through_pymc(model, draws, tune, chains, var_names, step, shared | of_pymc)
+    # Before compilation.
+    asked = ("cores", "executor", "chain", "random_seed", "warmup")
+    check_run(draws, tune, chains, **{name: how[name] for name in asked})
+    if how["checkpoint"] is not None:
+        Checkpoint(how["checkpoint"], how["every"])
+    # One display for compilation and chains.
+    how["progressbar"] = Progress.of(bool(progressbar) and not how["quiet"])
     compiled = compile(
-        model, var_names=var_names, compile_kwargs=compile_kwargs, progressbar=display
+        model,
+        var_names=var_names,
+        compile_kwargs=compile_kwargs,
+        progressbar=how["progressbar"],
     )
-    how |= own | {"progressbar": display}
-    return compiled.sample(
-        draws,
-        tune,
-        chains,
-        jitter=jitter,
-        jitter_max_retries=jitter_max_retries,
-        check_gradient=check_gradient,
-        settings=chosen,
-        **how,
-    )
+    return compiled.sample(draws, tune, chains, **how)
 
 
 def _why_through_pymc(draws: int, of_pymc: Mapping[str, Any]) -> str | None:
@@ -238,10 +234,9 @@ def _why_through_pymc(draws: int, of_pymc: Mapping[str, Any]) -> str | None:
     return asked[0] if asked else None
 
 
-def _check_own(why: str, own: Mapping[str, Any]) -> None:
-    defaults = inspect.signature(sample).parameters
-    for name, value in own.items():
-        if value != defaults[name].default:
+def _check_own(why: str, how: Mapping[str, Any]) -> None:
+    for name in _OWN:
+        if how[name] != _OF_RUN[name].default:
             raise SettingsError(
                 f"{name} goes with whole chains in native code, and {why} needs PyMC to draw one "
                 "by one: leave out one of the two."

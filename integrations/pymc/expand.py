@@ -13,11 +13,12 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
 from mjhmc_numba.kernel.waiting import announced
-from mjhmc_numba.pymc.density import ModelDensity, collect_object_mode, model_lock
+from mjhmc_numba.pymc.density import ModelDensity, model_lock
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE
 from mjhmc_numba.pymc.errors import ExpansionError, UnknownVariableError
 from mjhmc_numba.pymc.graph import PureGraph, expansion_graph
 from mjhmc_numba.pymc.native_loop import VARYING_SHAPE, NativeLoop
+from mjhmc_numba.pymc.object_mode import collect_object_mode
 
 __all__ = ["Expansion", "make_runner"]
 

@@ -139,8 +139,8 @@ def rejects_by_raising(outputs: Sequence) -> bool:
 
 
 def custom_ops(outputs: Sequence) -> list[str]:
-    """Operations that come neither with PyTensor nor with PyMC: whoever wrote them wrote their
-    gradients too.
+    """Operations that come neither with PyTensor nor with PyMC, and so with gradients of their
+    authors.
     """
     return sorted(
         {

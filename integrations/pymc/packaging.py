@@ -27,7 +27,7 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
 from mjhmc_numba.pymc.errors import StartError, UnknownVariableError
 from mjhmc_numba.results import merged_attributes
-from mjhmc_numba.run import longest_rectangle
+from mjhmc_numba.stats import longest_rectangle
 
 __all__ = [
     "add_group",

@@ -11,18 +11,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from pymc.stats.convergence import WarningType
 
-from mjhmc_numba.diagnostics import (
-    ACCEPTANCE_DRAWS,
+from mjhmc_numba.diagnostics.looks import (
     EnergySums,
-    Finding,
-    capped,
-    diverged,
     first_draws,
     is_look,
-    low_acceptance,
     slow_dimensions,
     slow_mixing,
     stride_at,
+)
+from mjhmc_numba.diagnostics.rules import (
+    ACCEPTANCE_DRAWS,
+    Finding,
+    capped,
+    diverged,
+    low_acceptance,
     stuck,
     unconverged,
     untuned,

@@ -20,7 +20,7 @@ from mjhmc_numba.errors import TargetError
 
 __all__ = ["PythonDensity"]
 
-KEPT_EXCEPTIONS = 64
+KEPT_EXCEPTIONS = 64  # the newest; one per chain is asked for
 
 # Where there is a reparametrisation the kernel computes again where it has asked.
 ROUNDING = 1e-9

@@ -191,8 +191,8 @@ def array_of(typingctx, table, position, dtype, ndim):
             return builder.load(at)
 
         array = arrayobj.make_array(array_type)(context, builder)
-        at_shape = _OFFSETS["shape"]
-        shape = [number(at_shape + 8 * d) for d in range(array_type.ndim)]
+        at_shape, word_size = _OFFSETS["shape"], ENTRY["shape"].base.itemsize
+        shape = [number(at_shape + word_size * d) for d in range(array_type.ndim)]
         itemsize = context.get_constant(
             types.intp, context.get_abi_sizeof(context.get_data_type(array_type.dtype))
         )

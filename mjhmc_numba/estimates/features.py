@@ -22,7 +22,7 @@ from mjhmc_numba.coordinates.metric import geometric_mean
 __all__ = ["Whitening", "monomials", "stein_features"]
 
 DENSE = 512  # dimensions up to which correlations are taken out; beyond, scales alone
-EXTREME = 1e100
+EXTREME = 1e100  # of a variance: a quotient of two is a float64, below 1.8e308
 
 
 class Whitening(NamedTuple):

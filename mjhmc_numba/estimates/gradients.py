@@ -72,13 +72,14 @@ def _native(target: Target, x, logp, grad) -> Callable[[int, int], None]:
     threads run side by side.
     """
     call, table = C_FUNCTION(target.address), target.table.ctypes.data
-    row, at = 8 * x.shape[1], (x.ctypes.data, grad.ctypes.data, logp.ctypes.data)
+    word, row = x.itemsize, x.itemsize * x.shape[1]
+    at = x.ctypes.data, grad.ctypes.data, logp.ctypes.data
     mark = logp.view(np.int64)
 
     def work(start: int, stop: int) -> None:
         mark[start:stop] = UNWRITTEN
         for i in range(start, stop):
-            code = call(at[0] + row * i, at[1] + row * i, at[2] + 8 * i, table)
+            code = call(at[0] + row * i, at[1] + row * i, at[2] + word * i, table)
             if mark[i] == UNWRITTEN or code not in (SUCCESS, NOT_FINITE):
                 raise target.error_at(x[i])
             if code == NOT_FINITE:

@@ -22,8 +22,8 @@ from mjhmc_numba.progress import ChainProgress
 
 __all__ = ["Reports", "reporting"]
 
-REPORT_SECONDS = 0.2
-TOKEN_BYTES = 16
+REPORT_SECONDS = 0.2  # from one to the next; a person sees no difference
+TOKEN_BYTES = 16  # 128 bits: nobody guesses them
 LARGEST = 512  # bytes of a datagram
 
 PHASES = ("waiting", "warmup", "draws", "done")

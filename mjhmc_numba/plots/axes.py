@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["COLORS", "EVENTS", "WARMUP", "chain_color", "finish", "nothing", "open_axes", "tidy"]
+__all__ = [
+    "COLORS",
+    "EVENTS",
+    "WARMUP",
+    "chain_color",
+    "finish",
+    "nothing",
+    "on_axes",
+    "open_axes",
+    "tidy",
+]
 
 # Blue for what matters, its light tint for what goes with it, red for what is wrong.
 COLORS = {"main": "#2f6db5", "light": "#a9c7ea", "bad": "#c8372d", "grey": "#8a8f98"}
@@ -14,6 +25,37 @@ COLORS = {"main": "#2f6db5", "light": "#a9c7ea", "bad": "#c8372d", "grey": "#8a8
 EVENTS = {"L": "#0072b2", "F": "#d55e00", "R": "#009e73"}
 WARMUP = {"color": "#f0f1f4", "zorder": 0, "lw": 0}  # behind what belongs to the warm-up
 CHAINS = ("#2f6db5", "#d9822b", "#3a9b6a", "#8c5fb0", "#c8372d", "#55799a", "#a08020", "#d070a0")
+
+
+# What all pictures take.
+PARAMETERS = """figsize : tuple of float, optional
+        Size of a new figure in inches.
+    ax : {kind}, optional
+        {where}
+    show : bool, optional
+        Call `matplotlib.pyplot.show`."""
+
+F = TypeVar("F", bound=Callable)
+
+
+def on_axes(kind: str, where: str = "Where to draw.") -> Callable[[F], F]:
+    """Write what all pictures take into a docstring, in the place of ``{canvas}``.
+
+    Parameters
+    ----------
+    kind : str
+        The type of `ax`.
+    where : str
+        The sentence about it.
+    """
+
+    def document(function: F) -> F:
+        shared = PARAMETERS.format(kind=kind, where=where)
+        if function.__doc__ is not None:  # it is None with python -OO
+            function.__doc__ = function.__doc__.replace("{canvas}", shared)
+        return function
+
+    return document
 
 
 def chain_color(k: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.plots.axes import COLORS, finish, open_axes, tidy
+from mjhmc_numba.plots.axes import COLORS, finish, on_axes, open_axes, tidy
 from mjhmc_numba.plots.data import as_arviz, quantities, statistic
 
 __all__ = ["plot_divergences"]
@@ -16,6 +16,7 @@ QUANTITIES = 3  # where none were asked for
 MOST_POINTS = 4000
 
 
+@on_axes("array of Axes", "Where to draw, (k - 1)**2 of them for k quantities.")
 def plot_divergences(
     data: Any,
     var_names: str | Sequence[str] | None = None,
@@ -33,12 +34,7 @@ def plot_divergences(
     var_names : str or sequence of str, optional
         Variables; by default the three quantities whose ranks differ most between draws that met
         a divergence and the others.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    ax : array of Axes, optional
-        Where to draw, (k - 1)**2 of them for k quantities.
-    show : bool, optional
-        Call `matplotlib.pyplot.show`.
+    {canvas}
 
     Returns
     -------

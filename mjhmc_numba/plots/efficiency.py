@@ -9,7 +9,7 @@ import numpy as np
 
 from mjhmc_numba.convergence import autocorrelation, slowest_dimensions
 from mjhmc_numba.markup import short
-from mjhmc_numba.plots.axes import COLORS, chain_color, finish, open_axes, tidy
+from mjhmc_numba.plots.axes import COLORS, chain_color, finish, on_axes, open_axes, tidy
 from mjhmc_numba.plots.data import as_arviz, gradients_per_draw, quantities
 
 __all__ = ["plot_autocorr", "plot_efficiency"]
@@ -18,6 +18,7 @@ QUANTITIES = 4  # the slowest, where none were asked for
 SMALL = 0.02  # autocorrelation at which the picture ends
 
 
+@on_axes("array of two Axes")
 def plot_efficiency(
     comparison: Any,
     *,
@@ -31,12 +32,7 @@ def plot_efficiency(
     ----------
     comparison : Comparison or DataFrame
         What `mjhmc_numba.pymc.compare` returns, or its table.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    ax : array of two Axes, optional
-        Where to draw.
-    show : bool, optional
-        Call `matplotlib.pyplot.show`.
+    {canvas}
 
     Returns
     -------
@@ -70,6 +66,7 @@ def _draw_bars(ax: Any, table: Any, columns: Mapping[str, str], title: str) -> N
     ax.legend(fontsize=8, frameon=False, loc="lower right")
 
 
+@on_axes("array of Axes", "Where to draw, one per quantity.")
 def plot_autocorr(
     data: Any,
     var_names: str | Sequence[str] | None = None,
@@ -88,12 +85,7 @@ def plot_autocorr(
         Draws; or draws of several samplers by name, such as `Comparison.data`.
     var_names : str or sequence of str, optional
         Variables; by default the four quantities in which the first sampler is slowest.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    ax : array of Axes, optional
-        Where to draw, one per quantity.
-    show : bool, optional
-        Call `matplotlib.pyplot.show`.
+    {canvas}
 
     Returns
     -------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.plots.axes import COLORS, EVENTS, WARMUP, finish, open_axes, tidy
+from mjhmc_numba.plots.axes import COLORS, EVENTS, WARMUP, finish, on_axes, open_axes, tidy
 from mjhmc_numba.plots.data import as_arviz, labels_of, statistic
 
 __all__ = ["plot_events", "plot_ladder"]
@@ -36,6 +36,7 @@ def rungs(event: np.ndarray) -> np.ndarray:
     return out
 
 
+@on_axes("array of three Axes")
 def plot_ladder(
     result: Any,
     chain: int = 0,
@@ -59,12 +60,7 @@ def plot_ladder(
         The first visit, and how many.
     dimension : int
         Whose position is shown; of a PyMC model, which number of the variables in its record.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    ax : array of three Axes, optional
-        Where to draw.
-    show : bool, optional
-        Call `matplotlib.pyplot.show`.
+    {canvas}
 
     Returns
     -------
@@ -134,6 +130,7 @@ def _draw_dwell(ax: Any, record: Mapping[str, np.ndarray]) -> None:
     tidy(ax, title, "system time", "share that is shorter")
 
 
+@on_axes("array of two Axes")
 def plot_events(
     data: Any,
     *,
@@ -147,12 +144,7 @@ def plot_events(
     ----------
     data : Result, InferenceData or DataTree
         Draws of this sampler; with the warm-up, where it was kept.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    ax : array of two Axes, optional
-        Where to draw.
-    show : bool, optional
-        Call `matplotlib.pyplot.show`.
+    {canvas}
 
     Returns
     -------

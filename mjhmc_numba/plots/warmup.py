@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.plots.axes import COLORS, chain_color, finish, nothing, open_axes, tidy
+from mjhmc_numba.plots.axes import COLORS, chain_color, finish, nothing, on_axes, open_axes, tidy
 from mjhmc_numba.plots.data import as_arviz, statistic, stored
 
 __all__ = ["plot_reparametrisation", "plot_warmup"]
@@ -15,6 +15,7 @@ MOST_ROWS = 30  # children that get a row of their own; more of them share one b
 MOST_NUMBERS = 80  # cells that have their number written into them
 
 
+@on_axes("array of four Axes")
 def plot_warmup(
     data: Any,
     *,
@@ -30,12 +31,7 @@ def plot_warmup(
         Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`; or of `pm.sample`, if it kept the
         draws of the warm-up: coordinates are then not known, and gradients per draw stand for
         the trajectory length.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    ax : array of four Axes, optional
-        Where to draw.
-    show : bool, optional
-        Call `matplotlib.pyplot.show`.
+    {canvas}
 
     Returns
     -------
@@ -115,6 +111,7 @@ def _draw_kept(axes: Any, data: Any) -> None:
     nothing(coordinates, "pm.sample does not keep the coordinates")
 
 
+@on_axes("array of Axes", "Where to draw, one per chain.")
 def plot_reparametrisation(
     data: Any,
     *,
@@ -133,12 +130,7 @@ def plot_reparametrisation(
     ----------
     data : Result, InferenceData or DataTree
         Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`.
-    figsize : tuple of float, optional
-        Size of a new figure in inches.
-    ax : array of Axes, optional
-        Where to draw, one per chain.
-    show : bool, optional
-        Call `matplotlib.pyplot.show`.
+    {canvas}
 
     Returns
     -------

@@ -1,4 +1,7 @@
-"""Bad input gives a typed error that names what and where, or is sampled and counted."""
+"""Bad starts and densities give a typed error that says where, or are sampled and counted.
+
+What is refused before anything runs stands in `test_refusals.py`.
+"""
 
 import math
 import time
@@ -76,129 +79,6 @@ def test_random_starts_look_for_the_support():
         **QUIET,
     )
     assert (result.draws > 0).all()
-
-
-# --- Shapes
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"initial": 1.0}, r"shape \(d,\) or \(chains, d\), not \(\)"),
-        ({"initial": []}, r"not \(0,\)"),
-        ({"initial": np.zeros((2, 3, 4))}, r"not \(2, 3, 4\)"),
-        ({"initial": np.zeros((3, 2))}, "3 rows for 2 chains"),
-        ({"initial": np.zeros(2), "ndim": 3}, "2 dimensions, but ndim=3"),
-        ({"initial": ["a", "b"]}, "no array of numbers"),
-        ({"initial": [[1.0], [1.0, 2.0]]}, "no array of numbers"),
-        ({}, "How many dimensions"),
-        ({"ndim": 0}, "ndim is a whole number >= 1, not 0"),
-        ({"ndim": -1}, "not -1"),
-        ({"ndim": 2.5}, "not 2.5"),
-        ({"ndim": 2, "names": ["a"]}, "1 names for 2 dimensions"),
-    ],
-)
-def test_wrong_shapes_are_refused_with_both_numbers(arguments, message):
-    with pytest.raises(mj.TargetError, match=message):
-        mj.sample(log_gamma, **arguments, **SHORT)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"initial": np.zeros(2), "spread": -1.0}, "spread is a distance, not -1"),
-        ({"initial": np.zeros(2), "spread": np.nan}, "spread is a distance, not nan"),
-        ({"initial": np.zeros(2), "spread": "some"}, "spread is a distance, not 'some'"),
-        ({"ndim": 2, "spread": 1.0}, "give that too"),
-    ],
-)
-def test_a_wrong_spread_is_refused(arguments, message):
-    with pytest.raises(mj.SettingsError, match=message):
-        mj.sample(log_gamma, **arguments, **SHORT)
-
-
-@pytest.mark.parametrize("arguments", [{"ndim": 4}, {"initial": np.zeros(4)}])
-@pytest.mark.parametrize("as_it_is", [True, False])
-def test_a_number_of_dimensions_that_is_not_the_targets_is_refused(arguments, as_it_is):
-    target = targets.standard_normal(3)
-    with pytest.raises(mj.TargetError, match=r"4 .*3"):
-        mj.sample(target if as_it_is else mj.as_target(target), **arguments, **SHORT)
-
-
-def test_a_target_takes_no_new_args_or_names():
-    target = mj.as_target(log_gamma, 2)
-    with pytest.raises(mj.TargetError, match="has its args and names already"):
-        mj.sample(target, args=(1.0,), **SHORT)
-    with pytest.raises(mj.TargetError, match="has its args and names already"):
-        mj.sample(target, names=["a", "b"], **SHORT)
-
-
-@pytest.mark.parametrize("point", [np.zeros(3), np.zeros((2, 1)), 0.0])
-def test_a_point_of_the_wrong_shape_is_refused(point):
-    with pytest.raises(mj.TargetError, match=r"shape \(2,\)"):
-        mj.as_target(log_gamma, 2).logp_and_grad(point)
-
-
-@pytest.mark.filterwarnings("ignore::mjhmc_numba.SlowDensityWarning")
-@pytest.mark.parametrize(
-    ("returned", "message"),
-    [
-        ((0.0, np.zeros(3)), r"gradient of shape \(3,\) for a point of shape \(2,\)"),
-        ((0.0, 0.0), r"gradient of shape \(\)"),
-        (0.0, r"returns \(logp, grad\), not float"),
-    ],
-)
-def test_a_python_density_that_returns_the_wrong_thing_is_told(returned, message):
-    with pytest.raises(mj.TargetError, match=message):
-        mj.sample(lambda x: returned, ndim=2, **SHORT)
-
-
-def test_a_compiled_density_of_the_wrong_form_is_told_what_numba_says():
-    @njit
-    def one_argument(x):
-        return -0.5 * np.sum(x * x), -x
-
-    @njit
-    def returns_a_pair(x, grad):
-        return -0.5 * np.sum(x * x), -x
-
-    for density in (one_argument, returns_a_pair):
-        with pytest.raises(mj.TargetError, match=r"does not compile as \(x, grad\) -> logp"):
-            mj.sample(density, ndim=2, **SHORT)
-    with pytest.raises(mj.TargetError, match="1 extra arguments"):
-        mj.sample(log_gamma, ndim=2, args=(1.0,), **SHORT)
-
-
-def test_what_is_no_function_is_refused():
-    with pytest.raises(mj.TargetError, match="not str"):
-        mj.sample("normal", ndim=2, **SHORT)
-
-
-@pytest.mark.parametrize("value", ["text", None, 1j, [object()]])
-def test_an_argument_that_is_no_number_is_named(value):
-    with pytest.raises(mj.TargetError, match=r"args\[1\] has dtype"):
-        mj.sample(raises_beyond, ndim=2, args=(1.0, value), **SHORT)
-
-
-# --- Counts
-
-
-@pytest.mark.parametrize("name", ["draws", "tune", "chains", "cores"])
-@pytest.mark.parametrize("value", [-1, 2.5, "many", True])
-def test_a_count_that_is_no_count_is_named(name, value):
-    with pytest.raises(mj.SettingsError, match=f"{name} is a whole number"):
-        mj.sample(log_gamma, ndim=2, **{**SHORT, name: value})
-
-
-@pytest.mark.parametrize("seed", [-1, "dice", 1.5])
-def test_a_seed_that_is_none_is_refused(seed):
-    with pytest.raises(mj.SettingsError, match="seed="):
-        mj.sample(log_gamma, ndim=2, seed=seed, **SHORT)
-
-
-def test_a_request_beyond_the_memory_is_refused_with_its_size():
-    with pytest.raises(mj.MemoryRequestError, match=r"would take \d+\.\d GB; this machine has"):
-        mj.sample(log_gamma, ndim=100, draws=10**9, chains=1, progress=False)
 
 
 # --- The gradient
@@ -305,25 +185,28 @@ def test_an_exception_of_a_python_density_is_the_very_object_that_it_raised():
     assert caught.value.result.draws.shape[1] > 0
 
 
-def test_an_exception_in_the_warm_up_brings_what_was_drawn_of_it():
+def raised_in_the_warm_up(**options):
+    """The exception of a density that raises in a warm-up that would take long."""
+    fixed = {"step_size": 0.5, "metric": [1.0], "chains": 1, "seed": 1, **QUIET}
     with pytest.raises(ValueError, match="the pump is dry") as caught:
-        mj.sample(
-            raises_beyond,
-            [0.0],
-            args=(3.2,),
-            tune=100_000,
-            chains=1,
-            seed=1,
-            step_size=0.5,
-            metric=[1.0],
-            **QUIET,
-        )
-    result = caught.value.result
+        mj.sample(raises_beyond, [0.0], args=(3.2,), tune=100_000, **fixed, **options)
+    return caught.value
+
+
+def test_an_exception_in_the_warm_up_brings_what_was_drawn_of_it():
+    error = raised_in_the_warm_up()
+    result = error.result
     assert result.draws.shape[1] == 0
     made = result.warmup_draws.shape[1]
     assert made > 0
     assert np.isfinite(result.warmup_draws).all()
-    assert any(f"after {made} of 100000 draws of its warm-up" in n for n in caught.value.__notes__)
+    assert any(f"after {made} of 100000 draws of its warm-up" in n for n in error.__notes__)
+
+
+def test_an_exception_in_the_warm_up_brings_the_warm_up_on_request():
+    result = raised_in_the_warm_up(draws=1, keep_warmup=True).result
+    assert result.draws.shape == (1, 0, 1)
+    assert 0 < result.warmup_draws.shape[1] < 100_000
 
 
 def test_an_exception_at_the_first_draw_has_nothing_to_bring():
@@ -344,26 +227,6 @@ def test_a_chain_that_cannot_move_raises_with_its_number(options):
         mj.sample(_one_point, np.ones(2), draws=120, chains=1, **{**QUIET, **options})
     assert any("chain 0" in note for note in caught.value.__notes__)
     assert caught.value.result is not None
-
-
-def test_an_exception_in_the_warm_up_brings_the_warm_up_on_request():
-    with pytest.raises(ValueError, match="the pump is dry") as caught:
-        mj.sample(
-            raises_beyond,
-            [0.0],
-            args=(3.2,),
-            tune=100_000,
-            draws=1,
-            chains=1,
-            seed=1,
-            keep_warmup=True,
-            step_size=0.5,
-            metric=[1.0],
-            **QUIET,
-        )
-    result = caught.value.result
-    assert result.draws.shape == (1, 0, 1)
-    assert 0 < result.warmup_draws.shape[1] < 100_000
 
 
 def test_an_exception_at_the_start_arrives():

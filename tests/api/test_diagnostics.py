@@ -6,7 +6,8 @@ from numba import njit
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
-from mjhmc_numba.diagnostics import LOW_ACCEPTANCE, diagnose
+from mjhmc_numba.diagnostics import diagnose
+from mjhmc_numba.diagnostics.rules import LOW_ACCEPTANCE
 from tests.api.densities import FIXED, log_gamma
 
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from mjhmc_numba.run import longest_rectangle
+from mjhmc_numba.stats import longest_rectangle
 from tests.new_process import report_of
 
 # The density is slow enough for hours of sampling; the signal comes while it is under way.

@@ -29,7 +29,7 @@ def test_all_contracts_are_kept(installed):
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("mjhmc_numba/warmup/schedule.py", "import mjhmc_numba.run"),
+        ("mjhmc_numba/warmup/schedule.py", "import mjhmc_numba.run.seeds"),
         ("mjhmc_numba/kernel/rates.py", "import mjhmc_numba.errors"),
         ("mjhmc_numba/results.py", "import mjhmc_numba.pymc.errors"),
         ("mjhmc_numba/settings.py", "import pymc"),

@@ -215,20 +215,22 @@ def test_a_compound_goes_on_from_its_state(pause):
     assert equal_dataclass_values(step.sampling_state, other.sampling_state)
 
 
+BRIEF = {
+    "draws": 20,
+    "tune": 20,
+    "chains": 2,
+    "cores": 1,
+    "random_seed": 1,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+}
+
+
 def test_pm_sample_gives_the_rest_to_other_steps():
     """With two samplers in one trace, and the names of both."""
     model = mixture()
     with model:
-        data = pm.sample(
-            20,
-            tune=20,
-            chains=2,
-            cores=1,
-            step=MJHMC(["mu"]),
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
+        data = pm.sample(step=MJHMC(["mu"]), **BRIEF)
     assert data["posterior"]["z"].shape == (2, 20, 4)
     assert data["posterior"]["mu"].shape == (2, 20, 2)
     assert data["sample_stats"]["n_steps"].shape[:2] == (2, 20)
@@ -237,16 +239,7 @@ def test_pm_sample_gives_the_rest_to_other_steps():
 def test_two_blocks_with_statistics_of_the_same_names_fit_into_one_trace():
     model = correlated()
     with model:
-        data = pm.sample(
-            20,
-            tune=20,
-            chains=2,
-            cores=1,
-            step=[MJHMC(["a"]), NUTS([model["b"]])],
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
+        data = pm.sample(step=[MJHMC(["a"]), NUTS([model["b"]])], **BRIEF)
     assert data["sample_stats"]["diverging"].shape == (2, 20, 2)
     assert data["sample_stats"]["n_steps"].shape == (2, 20, 2)
 

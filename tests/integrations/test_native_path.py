@@ -334,7 +334,7 @@ def test_chains_keep_their_numbers_where_others_are_missing(compiled, native):
     result, kept = handle._result, [0, 2]
     stats = {name: values[kept] for name, values in result.stats.items()}
     some = dataclasses.replace(result, draws=result.draws[kept], stats=stats, chains=kept)
-    data = handle._from_result(some)
+    data = handle._delivery.of_result(some, seconds=1.0)
     for group in ("posterior", "sample_stats", "log_likelihood"):
         assert data[group]["chain"].values.tolist() == kept
     for k in kept:

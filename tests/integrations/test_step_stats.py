@@ -9,7 +9,7 @@ import pytest
 from pymc.stats.convergence import WarningType
 from pymc.step_methods.hmc import NUTS
 
-from mjhmc_numba.diagnostics import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
+from mjhmc_numba.diagnostics.rules import ACCEPTANCE_DRAWS, LOW_ACCEPTANCE, STUCK_STAY
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc import MJHMC
 from mjhmc_numba.stats import COLUMN

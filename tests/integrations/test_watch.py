@@ -6,14 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mjhmc_numba.diagnostics import (
-    ALL_DIMENSIONS,
-    FIRST_LOOK,
-    LOOK,
-    NUMBERS,
-    STUCK_STAY,
-    chain_findings,
-)
+from mjhmc_numba.diagnostics import chain_findings
+from mjhmc_numba.diagnostics.looks import ALL_DIMENSIONS, FIRST_LOOK, FIRST_NUMBERS, LOOK
+from mjhmc_numba.diagnostics.rules import STUCK_STAY
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc.watch import Watch
 from mjhmc_numba.saving import load, save
@@ -98,8 +93,8 @@ def test_it_keeps_few_numbers_however_long_the_chain(seeds):
     assert 16 <= watch.kept[0].size <= 32
     watched(watch, chain(np.full(100, 0.1), 20 * LOOK, seeds(5, 1)))
     assert LOOK / 2 <= len(watch.kept) <= LOOK
-    wide = new_watch(NUMBERS // 60)
-    watched(wide, np.random.default_rng(seeds(5, 2)).normal(size=(60, NUMBERS // 60)))
+    wide = new_watch(FIRST_NUMBERS // 60)
+    watched(wide, np.random.default_rng(seeds(5, 2)).normal(size=(60, FIRST_NUMBERS // 60)))
     assert wide.kept[0].size <= 32
 
 
