@@ -43,7 +43,14 @@ CHECK_KEY = 1 << 32  # of the seed for the check of the gradient: no chain has i
 
 @overload
 def sample(
-    target: Any, initial: ArrayLike | None = None, *, store: None = None, **options: Any
+    target: Any,
+    initial: ArrayLike | None = None,
+    *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
+    store: None = None,
+    **options: Any,
 ) -> Result: ...
 
 
@@ -52,6 +59,9 @@ def sample(
     target: Any,
     initial: ArrayLike | None = None,
     *,
+    draws: int = 1000,
+    tune: int = 1000,
+    chains: int = 4,
     store: str | os.PathLike,
     **options: Any,
 ) -> Stored: ...

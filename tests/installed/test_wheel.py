@@ -30,7 +30,7 @@ assert_type(result.draws, np.ndarray)
 assert_type(result.settings, mj.Settings)
 assert_type(mj.Settings.paper(step_size=0.1), mj.Settings)
 assert_type(mj.Metric.diagonal([1.0, 2.0]), mj.Metric)
-mj.sample(targets.standard_normal(3), draws="many")  # type: ignore[arg-type]
+mj.sample(targets.standard_normal(3), draws="many")  # type: ignore[call-overload]
 mj.Settings(clocks="regular")  # type: ignore[call-arg]
 result.nothing  # type: ignore[attr-defined]
 assert_type(mp.compile(), mp.CompiledModel)
