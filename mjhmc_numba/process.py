@@ -244,6 +244,8 @@ class Process:
         """
         settings, g = self.settings, self.settings.balancing
         resolved = settings.resolve(tuned.integrator)
+        if settings.refresh_alpha is not None:
+            tuned = tuned.replace(refresh_alpha=settings.refresh_alpha)
         if tuned.metric.ndim != self.target.ndim:
             raise SettingsError(
                 f"The metric has {tuned.metric.ndim} dimensions, the density {self.target.ndim}."

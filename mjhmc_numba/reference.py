@@ -129,6 +129,8 @@ class ReferenceProcess:
             tuned,
             rng,
         )
+        if settings.refresh_alpha is not None:
+            self.tuned = tuned = tuned.replace(refresh_alpha=settings.refresh_alpha)
         self.g_max = settings.balancing.bound
         # Competing exponentials are the only way where g has no bound; a Poisson clock is
         # theirs.

@@ -1,6 +1,5 @@
 """Several starts: short runs from dispersed points."""
 
-import functools
 import math
 
 import numpy as np
@@ -10,10 +9,17 @@ from numba import njit
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import as_target
-from mjhmc_numba.initial import Multistart, Region, end_level
+from mjhmc_numba.initial import (
+    ENOUGH,
+    ENOUGH_NEAR,
+    Multistart,
+    Region,
+    end_level,
+    has_burnt_in,
+    log_mass,
+)
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.warmup import tuner as tuner_module
 from tests.warmup.test_tuner import warm_up
 
 
@@ -29,30 +35,69 @@ def multistart(*ends, start=-1e4):
     return tried
 
 
-@pytest.mark.parametrize(
-    ("ends", "enough"),
-    [
-        ((0,), False),
-        ((0, -5), False),
-        ((0, -30, -1, -2), False),
-        ((0, -30, -35, -1, -2), True),
-        ((-30, -30, -30, -30, 0), True),
-        ((0, -30, -60, -1, -2), False),  # the third has not burnt in
-        ((0, -30, -60, -1, -2, -3), True),
-        ((0, -60, -60, -60, -60, -60, -60), False),
-        ((0, -60, -60, -60, -60, -60, -60, -60), True),
-    ],
-)
-def test_five_that_burnt_in_are_enough_from_a_start_far_out(ends, enough):
-    assert multistart(*ends).enough == enough
+def rising(end, ndim=2, n=24):
+    """A run that has not burnt in."""
+    return Draws(np.zeros((n, ndim)), np.zeros((n, ndim)), end + 100.0 * np.arange(-n + 1.0, 1.0))
 
 
-@pytest.mark.parametrize(
-    ("ends", "enough"), [((0,), False), ((0, -5), False), ((0, -5, 0), True), ((0, -60, 0), False)]
-)
-def test_three_are_enough_from_a_start_that_is_not_far_out(ends, enough):
-    assert multistart(*ends, start=-15).enough == enough
-    assert not multistart(*ends, start=-25).enough
+@pytest.mark.parametrize(("start", "wanted"), [(-1e4, ENOUGH), (-25, ENOUGH), (-15, ENOUGH_NEAR)])
+def test_it_takes_some_that_have_burnt_in_more_from_a_start_far_out(start, wanted):
+    tried = multistart(start=start)
+    for k in range(wanted):
+        assert k == 0 or not tried.enough
+        tried.add(ended_at(0))
+        if k == 0:
+            tried.add(rising(0))  # does not count
+    assert tried.enough
+
+
+def test_there_are_no_more_than_there_is_room_for():
+    tried = multistart(0)
+    while not tried.enough:
+        tried.add(rising(0))
+    assert len(tried.tried) == tried.most
+    short = Multistart(Region.anywhere(2), -1e4, most_draws=70)
+    for k in range(2):
+        assert k == 0 or not short.enough
+        short.add(rising(0))
+    short.add(rising(0))
+    assert short.enough  # another would make 96
+
+
+def test_a_run_that_rises_has_not_burnt_in_and_is_judged_only_if_it_is_far_higher():
+    assert has_burnt_in(ended_at(0))
+    assert not has_burnt_in(rising(0))
+    tried = multistart(0)
+    tried.add(rising(5))
+    assert tried.best is tried.tried[0]
+    tried.add(rising(1000))
+    assert tried.best is tried.tried[2]
+
+
+def spread_out(end, scale, centre=0.0, n=24):
+    """Draws of a normal with this scale, around a centre."""
+    x = centre + scale * np.random.default_rng(3).normal(size=(n, 2))
+    return Draws(x, -(x - centre) / scale**2, np.full(n, float(end)))
+
+
+def test_volume_counts_as_density_does():
+    """A narrow mode that is higher, and a wide one that holds more mass."""
+    tried = Multistart(Region.anywhere(2), -1e4)
+    tried.add(spread_out(10, 1e-12))
+    tried.add(spread_out(0, 1.0))
+    assert tried.best is tried.tried[1]
+    assert log_mass(tried.tried[1]) - log_mass(tried.tried[0]) == pytest.approx(
+        2 * math.log(1e12) - 10, abs=2
+    )
+
+
+def test_what_lies_behind_a_gap_is_told_with_its_mass():
+    tried = Multistart(Region.anywhere(2), -1e4)
+    for end, centre in ((0, 0.0), (-3, 50.0), (-1, 0.0)):
+        tried.add(spread_out(end, 1.0, centre))
+    (other,) = tried.elsewhere(lambda x: Draws(x, x, -1e3 if 20 < x[0] < 30 else 0.0))
+    assert other == pytest.approx(-3, abs=1e-6)
+    assert tried.elsewhere(lambda x: Draws(x, x, 0.0)) == ()
 
 
 @pytest.mark.parametrize(
@@ -96,11 +141,12 @@ def test_runs_are_saved_whole():
 
 def test_the_warm_up_stays_as_long_as_asked(seeds):
     target = as_target(targets.gaussian([0.01, 0.02]))
-    _, tuner = warm_up(target, Settings(), 300, seeds(181), x0=np.array([3.0, 3.0]))
+    process, tuner = warm_up(target, Settings(), 300, seeds(181), x0=np.array([3.0, 3.0]))
     assert tuner.is_done
-    # Draws of the starts that were not taken, 10 each, are forgotten.
+    # Draws of the starts that were not taken are forgotten.
     kept = tuner.history.total
-    assert kept == 260
+    assert kept < 300
+    assert process.tuned.starts.tried > 1
     assert sum(window.draws for window in tuner.plan) == kept
 
 
@@ -115,17 +161,17 @@ def two_modes(x, grad):
     return max(high, low) + math.log1p(math.exp(-abs(high - low)))
 
 
-def test_fewer_chains_end_in_a_minor_mode(seeds, monkeypatch):
+def test_fewer_chains_end_in_a_minor_mode(seeds):
     target = as_target(two_modes, 2)
     minor = {}
-    for most in (1, 5):
-        monkeypatch.setattr(tuner_module, "Multistart", functools.partial(Multistart, most=most))
-        minor[most] = 0
-        for chain in range(400):
+    for starts in (1, 5):
+        minor[starts] = 0
+        for chain in range(200):
             x0 = np.array([-2.0, 60.0])  # on the ridge between the two
-            process, _ = warm_up(target, Settings(), 200, seeds(182, chain), x0=x0)
-            minor[most] += process.x[0] < 0
-    assert minor[1] > 60
+            process, _ = warm_up(target, Settings(starts=starts), 300, seeds(182, chain), x0=x0)
+            minor[starts] += process.x[0] < 0
+            assert process.tuned.starts.tried <= starts
+    assert minor[1] > 30
     assert minor[5] < 0.75 * minor[1]
 
 

@@ -23,6 +23,7 @@ class Recipe:
     cap_growth: float = 2.0  # factor per window
     largest_cap: float = 1024.0  # gradients per refresh length, at most
     draw_cap: int = 4000  # gradients at which a draw of the warm-up is cut short
+    slow: float = 0.8  # correlation of draws one refresh apart from which a chain mixes slowly
     unrefined_share: float = 0.4  # rungs are not refined in this first part
     judged_by: int = 12  # draws of the final window, at least, that its settings are judged by
     other_scale: float = 3.0  # factor by which the slowest scale may change at the end

@@ -54,11 +54,6 @@ class Parents(NamedTuple):
     def all(self) -> list[int]:
         return [*self.scale, *self.location]
 
-    def renamed(self, names: dict[int, int]) -> Parents:
-        """The same among other dimensions."""
-        scale, location = (tuple(names[k] for k in some) for some in (self.scale, self.location))
-        return self._replace(scale=scale, location=location)
-
 
 def fit(
     x: np.ndarray, grad: np.ndarray, parents: Parents, rounds: int = ROUNDS

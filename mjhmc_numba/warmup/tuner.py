@@ -222,7 +222,7 @@ class Tuner:
         if len(inner.x) >= LOW_RANK_FROM:
             scale = metric_tuner.slowest_scale(tuned.metric, inner.x, inner.grad)
             self.slowest = self.measured = max(scale, RECIPE.shortest_scale)
-        if self.plan[self.window].is_final and not self.independence.used:
+        if self.window > RECIPE.burn_in_windows and not self.independence.used:
             self._heed_mixing(draws.x, tuned)
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, spectrum, inner)
@@ -276,9 +276,12 @@ class Tuner:
         """
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
         alike = largest_autocorrelation(x, lag)
-        self.gradients_per_independent = autocorrelation_time(x) * tuned.gradients_per_draw
         self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
-        self.slowest *= lengthening(alike)
+        if alike > RECIPE.slow:
+            self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
+        if self.plan[self.window].is_final:
+            self.gradients_per_independent = autocorrelation_time(x) * tuned.gradients_per_draw
+            self.slowest *= lengthening(alike)
 
     def _with_new_metric(
         self, process: Process, tuned: Tuned, spectrum: Spectrum, draws: Draws

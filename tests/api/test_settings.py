@@ -52,6 +52,9 @@ CHANGES = {
     "target_accept": (0.6, TUNED),
     "refine_levels": (3, {**RUN, "refine_threshold": 1e-3}),
     "refine_threshold": (1e-3, {**RUN, "refine_levels": 3}),
+    "ess_per_draw": (0.95, {**TUNED, "tune": 400}),
+    "most_spacing": (1, {**TUNED, "tune": 400, "ess_per_draw": 0.95}),
+    "starts": (1, {**TUNED, "tune": 400}),
     "max_jumps": (1, RUN),
     "max_gradients": (1, RUN),
 }
@@ -305,16 +308,16 @@ def test_a_list_and_an_array_are_the_same_metric():
 
 def test_what_follows_from_a_setting_goes_with_it():
     given = Settings(step_size=0.1, refresh_rate=0.2)
-    assert given.resolve("leapfrog")[:3] == (0.0, 0.0, 0)
+    assert given.resolve("leapfrog")[:2] == (0.0, 0)
     left = dataclasses.replace(given, step_size=None, refresh_rate=None)
     assert left == Settings()
-    assert left.resolve("leapfrog") == Settings().resolve("leapfrog") == (0.15, 0.3, 5, 8.0)
-    assert left.resolve("rotation") == (0.15, 0.0, 5, math.inf)
+    assert left.resolve("leapfrog") == Settings().resolve("leapfrog") == (0.15, 5, 8.0)
+    assert left.resolve("rotation") == (0.15, 5, math.inf)
 
 
 def test_what_is_given_is_kept_whatever_it_goes_with():
-    given = Settings(step_jitter=0.4, refresh_jitter=0.2, refine_levels=2, refine_threshold=3.0)
+    given = Settings(step_jitter=0.4, refine_levels=2, refine_threshold=3.0)
     for changes in ({}, {"step_size": 0.1, "refresh_rate": 0.5}):
         for integrator in ("leapfrog", "harmonic", "rotation"):
             chosen = dataclasses.replace(given, **changes).resolve(integrator)
-            assert chosen == (0.4, 0.2, 2, 3.0)
+            assert chosen == (0.4, 2, 3.0)

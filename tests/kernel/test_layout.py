@@ -115,7 +115,7 @@ def test_a_random_stream_is_four_words(rng):
 
 @pytest.mark.parametrize(
     "x",
-    [np.zeros(NDIM + 1), np.zeros(NDIM - 1), np.zeros((1, NDIM)), 0.0],
+    [np.zeros(NDIM + 1), np.zeros(NDIM - 1), np.zeros((1, NDIM)), np.zeros(())],
     ids=np.shape,
 )
 def test_a_position_of_another_length_is_refused_and_nothing_is_overwritten(x):
@@ -125,9 +125,10 @@ def test_a_position_of_another_length_is_refused_and_nothing_is_overwritten(x):
         with pytest.raises(ValueError, match="shape"):
             call(x)
     here = process.here
-    for wrong in (here._replace(x=x), here._replace(grad=x)):
-        with pytest.raises(ValueError, match="shape"):
-            process.probe(wrong, "leapfrog", 0.1)
+    if x.shape != (1, NDIM):  # which is one draw
+        for wrong in (here._replace(x=x), here._replace(grad=x)):
+            with pytest.raises(ValueError, match="shape"):
+                process.probe(wrong, "leapfrog", 0.1)
     np.testing.assert_array_equal(process.rungs, before)
 
 
@@ -185,6 +186,9 @@ REMADE = {
     "work",
     "_visits",
     "_transform_arrays",
+    "_ladder_arrays",
+    "_connected",
+    "_sizes",
     "_divergence_x",
 }
 

@@ -7,10 +7,18 @@ import pytest
 
 from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.saving import load, save
+from mjhmc_numba.settings import Settings
 from mjhmc_numba.warmup import history as history_module
+from mjhmc_numba.warmup.first import first_guess
 from mjhmc_numba.warmup.history import History
 from mjhmc_numba.warmup.schedule import windows
-from mjhmc_numba.warmup.trajectory import plan
+from mjhmc_numba.warmup.trajectory import (
+    QUARTER_TURN,
+    Trajectory,
+    momentum_kept,
+    plan,
+    with_trajectory,
+)
 
 # --- Windows
 
@@ -61,7 +69,68 @@ def test_a_longer_scale_is_travelled_further():
 
 
 def test_early_trajectories_have_at_least_the_rungs_that_are_asked_for():
-    assert 1 / plan(1.0, 1, 1.0, 1024.0, min_rungs=16.0).refresh_rate >= 16
+    path = plan(1.0, 1, 1.0, 1024.0, min_rungs=16)
+    assert 1 / path.refresh_rate >= 16
+    assert path.refresh_alpha == 0.0
+
+
+def rotation(angle, alpha):
+    """One path of a standard normal and the refresh after it: (x, v) -> A (x, v) + noise."""
+    c, s = math.cos(angle), math.sin(angle)
+    return np.array([[c, s], [-alpha * s, alpha * c]])
+
+
+def autocorrelation_times(step, path):
+    """Of x and of x^2 at the ends of paths, in gradients: the largest over normal directions that
+    are 0.6 to 1 times as long as the slowest. Step sizes are jittered, as in a run.
+    """
+    steps = path.num_steps / path.refresh_rate
+    rng, runs = np.random.default_rng(1), 100
+    times = []
+    for scale in (1.0, 0.8, 0.6):
+        product, rho = np.tile(np.eye(2), (runs, 1, 1)), []
+        for _ in range(200):
+            angles = steps * step / scale * (1 + 0.15 * rng.uniform(-1, 1, runs))
+            product = np.array([rotation(a, path.refresh_alpha) for a in angles]) @ product
+            rho.append(product[:, 0, 0])
+        sums = np.sum(np.mean(rho, axis=1)), np.sum(np.mean(np.square(rho), axis=1))
+        times.append([steps * (1 + 2 * sum_) for sum_ in sums])
+    return np.max(times, axis=0)
+
+
+@pytest.mark.parametrize("step", [0.1, 0.3, 0.5, 0.7, 0.9, 1.2])
+def test_partial_refreshes_do_better_than_quarter_turns(step):
+    """The promise of the module, in the geometric mean of means and squares."""
+    quarter = Trajectory(1, 1 / max(round(QUARTER_TURN / step), 1), 1.0)
+    ours = np.maximum(autocorrelation_times(step, plan(step, 1, 1.0)), 0.1)
+    usual = np.maximum(autocorrelation_times(step, quarter), 0.1)
+    assert np.prod(ours) < np.prod(usual)
+
+
+@pytest.mark.parametrize("angle", np.linspace(0.05, 3.0, 30))
+def test_the_momentum_kept_falls_with_the_angle(angle):
+    assert 0.0 <= momentum_kept(angle + 0.1) <= momentum_kept(angle) < 1.0
+    assert momentum_kept(QUARTER_TURN) == 0.0
+
+
+def test_draws_on_the_way_are_no_more_than_rungs():
+    path = plan(0.3, 1, 1.0, draws_per_path=8.0)
+    assert path.draw_interval == 1.0
+    assert plan(0.3, 1, 1.0).draw_interval == 1 / path.refresh_rate
+
+
+@pytest.mark.parametrize(
+    "given", [{"refresh_rate": 0.3}, {"num_steps": 2}, {"clock": "poisson"}, {"rates": "sqrt"}]
+)
+def test_all_momentum_is_drawn_anew_unless_the_path_is_ours(given):
+    """The share that is kept belongs to the angle of a path and to regular refreshes."""
+    for settings, alpha in (
+        (Settings(), plan(0.5, 1, 1.0).refresh_alpha),
+        (Settings(**given), 0.0),
+        (Settings(**given, refresh_alpha=0.25), 0.25),
+    ):
+        tuned = first_guess(settings, 2).replace(step_size=0.5)
+        assert with_trajectory(tuned, settings, 1.0, 1024.0).refresh_alpha == alpha
 
 
 # --- History
@@ -142,12 +211,3 @@ def test_a_saved_history_goes_on_as_if_never_saved(small_memory):
     for mine, theirs in zip(history.newest(1000)[:3], other.newest(1000)[:3], strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert history.total == other.total
-
-
-# --- Trajectories
-
-
-def test_long_paths_have_more_draws():
-    short, long, very_long = (plan(0.9, 1, slowest, 1e9) for slowest in (1.0, 8.0, 30.0))
-    draws = [1 / (path.refresh_rate * path.draw_interval) for path in (short, long, very_long)]
-    assert draws == pytest.approx([1, 2, 3])
