@@ -16,7 +16,7 @@ from mjhmc_numba.warmup.trajectory import QUARTER_TURN
 __all__ = ["IndependenceProposal"]
 
 # Chosen by trial on targets with ripples.
-ROUGH_FROM = 20.0  # gradients per draw from which one is tried
+ROUGH_FROM = 12.0  # gradients per draw from which one is tried
 ROUGH_GAIN = 2.0  # it must be worth as many times its gradients
 # The first number holds while it is tried, the second in the end.
 LEAST_ACCEPTANCE = 0.1, 0.15  # of a quarter turn, on average
