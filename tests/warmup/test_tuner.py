@@ -153,7 +153,7 @@ def test_a_warm_up_ends_with_the_users_own_caps(seeds):
 
 
 @pytest.mark.parametrize(
-    ("rho", "given", "times"), [(0.0, {}, 1), (0.95, {}, 4), (0.95, {"draw_interval": 2.0}, 1)]
+    ("rho", "given", "times"), [(0.0, {}, 1), (0.95, {}, 5), (0.95, {"draw_interval": 2.0}, 1)]
 )
 def test_draws_that_mix_slowly_are_taken_further_apart(rho, given, times, seeds):
     settings = Settings(integrator="leapfrog", **given)
@@ -169,20 +169,6 @@ def test_draws_that_mix_slowly_are_taken_further_apart(rho, given, times, seeds)
         assert process.tuned.draw_interval == apart * before
 
 
-@pytest.mark.parametrize(("integrator", "is_straight"), [("leapfrog", True), ("harmonic", False)])
-def test_draws_along_other_paths_do_not_tell_how_far_apart_the_last_are(
-    integrator, is_straight, seeds
-):
-    """In many dimensions, where the draws before the final window count as well."""
-    rng = np.random.default_rng(seeds(212))
-    tuner = Tuner(Settings(), 500, 1000, rng, Region.anywhere(500))
-    tuner.gradients_per_independent = 1e4
-    tuned = first_guess(Settings(), 500).replace(integrator=integrator)
-    x = autoregression(np.full(500, -0.3), 200, rng, chains=1)[0]
-    apart = tuner._with_draws_apart(tuned, x).draw_interval / tuned.draw_interval
-    assert (apart > 1) == is_straight
-
-
 def test_a_refresh_rate_that_the_last_draws_contradict_has_not_converged(seeds):
     target = as_target(targets.gaussian([1.0, 1.0]))
     settings = Settings(integrator="leapfrog")
@@ -196,44 +182,48 @@ def test_a_refresh_rate_that_the_last_draws_contradict_has_not_converged(seeds):
         assert process.tuned.converged is converged
 
 
+def probes_of(monkeypatch):
+    """What the process is asked to probe from now on: (integrator, draws, metric)."""
+    probe, asked = Process.probe, []
+
+    def note(process, draws, integrator, step_size):
+        if len(np.atleast_2d(draws.x)) > 1:  # not in search of a first step size
+            asked.append((integrator, draws, process.tuned.metric))
+        return probe(process, draws, integrator, step_size)
+
+    monkeypatch.setattr(Process, "probe", note)
+    return asked
+
+
 def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_made_from(
     monkeypatch, seeds
 ):
-    tried, draws = [], []
-
-    def suits_its_own_draws(process, tuned, points, _):
-        tried.append((tuned.metric, points))
-        return tuned.replace(integrator="harmonic", step_size=1.4) if len(tried) == 1 else None
-
-    monkeypatch.setattr("mjhmc_numba.warmup.motion.try_harmonic", suits_its_own_draws)
+    asked, draws = probes_of(monkeypatch), []
     target = as_target(targets.log_gamma([1.0, 4.0], 2))
     process, tuner = warm_up(
         target, Settings(), 300, seeds(128), watch=lambda p: draws.append(p.x.copy())
     )
-    assert process.tuned.integrator != "harmonic"
-    (all_draws, _), (earlier, points) = tried
-    before_last = draws[: -tuner.plan[-1].draws]
-    np.testing.assert_array_equal(points.x, before_last[-len(points.x) :])
-    assert len(points.x) > 10
-    assert not np.allclose(earlier.covariance(), all_draws.covariance(), rtol=1e-6)
+    assert {integrator for integrator, _, _ in asked} == {"leapfrog", "two_stage", "harmonic"}
+    seen = tuner.history.newest(300).x[: -tuner.plan[-1].draws]
+    _, points, metric = next(one for one in asked if one[0] == "harmonic")
+    newest = seen[-len(seen) // 3 - 1 :]
+    for x in points.x:
+        assert np.abs(newest - x).max(axis=1).min() < 1e-12
+    assert len(points.x) >= 10
+    assert not np.allclose(metric.covariance(), process.tuned.metric.covariance(), rtol=1e-6)
 
 
 def test_integrators_are_tried_on_the_density_as_it_is_now_in_coordinates_that_were_given(
     monkeypatch, seeds
 ):
     """Beside other step methods, where what was seen of the density may no longer be so."""
-    tried = []
-
-    def collect(process, tuned, points, slowest):
-        tried.append(points)
-        return tuned
-
-    monkeypatch.setattr("mjhmc_numba.warmup.motion.try_stages", collect)
+    asked = probes_of(monkeypatch)
     target = as_target(targets.log_gamma([1.0, 4.0, 2.0], 3))
     other = random_reparametrisation(3)
     settings = Settings(reparametrisation=other)
     _, tuner = warm_up(target, settings, 80, seeds(129), density_changes=True)
-    (points,) = tried
+    assert {integrator for integrator, _, _ in asked} == {"leapfrog", "two_stage"}
+    _, points, _ = asked[0]
     assert points.coordinates is other
     seen = tuner.history.newest(80).x
     for z, grad, logp, _ in points.one_by_one():
@@ -242,6 +232,22 @@ def test_integrators_are_tried_on_the_density_as_it_is_now_in_coordinates_that_w
         logp_x, grad_x = target.logp_and_grad(x)
         assert logp == pytest.approx(logp_x + other.log_volume(x), rel=1e-12)
         np.testing.assert_allclose(grad, other.gradient_to_z(x, grad_x), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("target", "chosen"),
+    [
+        (targets.correlated_gaussian(0.5 + 0.5 * np.eye(6)), {"harmonic"}),  # exact there
+        (targets.student_t(3.0, 20), {"leapfrog", "two_stage"}),  # tails that no Gaussian has
+    ],
+    ids=["gaussian", "heavy tails"],
+)
+def test_the_harmonic_integrator_is_for_what_is_nearly_gaussian(target, chosen, seeds):
+    found = {
+        warm_up(as_target(target), Settings(), 400, seeds(132, k))[0].tuned.integrator
+        for k in range(6)
+    }
+    assert found <= chosen
 
 
 @pytest.mark.parametrize("every", [1, 7])
