@@ -136,7 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", help="names, separated by commas; all by default")
     parser.add_argument("--samplers", default=",".join(SAMPLERS), help="separated by commas")
-    parser.add_argument("--rounds", default="0,1", help="odd ones in reverse; none: the table alone")
+    parser.add_argument("--rounds", default="0,1", help="odd ones go in reverse; '': the table")
     arguments = parser.parse_args()
     places = {model: place for place, names in MODELS.items() for model in names}
     names = arguments.models.split(",") if arguments.models else list(places)

@@ -41,8 +41,8 @@ Peak memory of the process, above what it had after importing and compiling, ove
 output (draws and statistics).""",
 }
 
-# Of `pymc_speed.py`, `first_draw.py` and `whole_runs.py`, which take longer than all the others: they are run where
-# they are asked for.
+# Of `pymc_speed.py`, `first_draw.py` and `whole_runs.py`, which take longer than all the others:
+# they are run where they are asked for.
 OF_MODELS = {
     "pymc_gradients": """## PyMC models: time per gradient beside nutpie
 
@@ -53,16 +53,17 @@ models whose gradient takes nutpie 10 microseconds or more. What a direction cos
 bring back in effective samples per gradient: see RESULTS.md.""",
     "first_draw": """## A new PyMC model: CPU seconds to its first draw
 
-On a machine that has compiled other models before: the models go one after the other through cache
-folders of each sampler, in one order and (the second number) in reverse. nutpie finds in PyTensor's
+On a machine that has compiled other models before: the models go one after the other through caches
+of each sampler, in one order and (the second number) in reverse. nutpie finds in PyTensor's
 cache what the models before have in common with the new one; our kernel is in its cache. Fresh
 processes, from the model to the end of a run of one draw.""",
     "whole_runs": """## Whole runs: from a PyMC model to its ArviZ object
 
-Wall / CPU seconds of 4 chains of 1000 + 1000 draws on all cores, and the CPU seconds of it until the
-chains begin (NUTS does not tell: 0), in fresh processes with caches of their own. "first": nothing
-was ever compiled; "new": the sampler has compiled two other models before; "again": the same script
-has run before. Where the load exceeds the number of cores, wall seconds are longer by as much.""",
+Wall / CPU seconds of 4 chains of 1000 + 1000 draws on all cores, and the CPU seconds of it until
+the chains begin (NUTS does not tell: 0), in fresh processes with caches of their own. "first":
+nothing was ever compiled; "new": the sampler has compiled two other models before; "again": the
+same script has run before. Where the load exceeds the number of cores, wall seconds are longer by
+as much.""",
 }
 
 

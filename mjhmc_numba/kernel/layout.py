@@ -328,7 +328,8 @@ def row_of(name, part=None):
         def codegen(context, builder, signature, args):
             word, (p, i) = ir.IntType(64), args
             n = _size(context, builder, p, length)
-            width = builder.and_(builder.add(n, word(unit - 1)), word(-unit))  # unit is a power of 2
+            # Rounded up to a multiple of the unit, which is a power of 2.
+            width = builder.and_(builder.add(n, word(unit - 1)), word(-unit))
             begin = builder.mul(builder.mul(width, word(itemsize)), i)
             address = builder.add(_number(context, builder, p, name), begin)
             n = n if part is None else _size(context, builder, p, part)

@@ -23,7 +23,7 @@ _postprocess, _same_flags = PostProcessor.run, TargetConfig.__eq__
 
 
 def _run_pass(self, index, one_pass, state) -> None:
-    """In place of `PassManager._runPass`: no events, no times, no checks of what a pass has done."""
+    """In place of `PassManager._runPass`: no events, no times, no checks of what a pass did."""
     one_pass.analysis = self._analysis
     one_pass.run_initialization(state)
     one_pass.run_pass(state)
