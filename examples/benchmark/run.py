@@ -56,7 +56,8 @@ bring back in effective samples per gradient: see RESULTS.md.""",
 On a machine that has compiled other models before: the models go one after the other through caches
 of each sampler, in one order and (the second number) in reverse. nutpie finds in PyTensor's
 cache what the models before have in common with the new one; our kernel is in its cache. Fresh
-processes, from the model to the end of a run of one draw.""",
+processes, from the model to the end of a run of one draw. The rows that stand here were taken one
+sampler after the other and not in turn, at loads of 7 to 15.""",
     "whole_runs": """## Whole runs: from a PyMC model to its ArviZ object
 
 Wall / CPU seconds of 4 chains of 1000 + 1000 draws on all cores, and the CPU seconds of it until

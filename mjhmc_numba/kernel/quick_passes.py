@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from inspect import signature
+from typing import Any
 
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
@@ -60,7 +61,8 @@ def _hash_of_names(kind: type[TargetConfig]) -> int:
 
 def _hash(self) -> int:
     """In place of `TargetConfig.__hash__`: the same number, that of the names of all flags."""
-    return _hash_of_names(type(self))
+    kind: Any = type(self)
+    return _hash_of_names(kind)
 
 
 REPLACED = (
