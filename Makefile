@@ -95,7 +95,7 @@ benchmark: $(INSTALLED)
 	$(RUN) examples/benchmark/run.py $(ARGS)
 
 benchmark-pymc: $(INSTALLED)
-	$(RUN) examples/benchmark/run.py pymc_speed whole_runs $(ARGS)
+	$(RUN) examples/benchmark/run.py pymc_speed first_draw whole_runs $(ARGS)
 
 benchmark-efficiency: $(INSTALLED)
 	$(RUN) examples/benchmark/results.py $(if $(QUICK),--quick) $(ARGS)

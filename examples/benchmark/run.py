@@ -41,8 +41,8 @@ Peak memory of the process, above what it had after importing and compiling, ove
 output (draws and statistics).""",
 }
 
-# Of `pymc_speed.py` and `whole_runs.py`, which take longer than all the others: they are run where
-# they are asked for.
+# Of `pymc_speed.py`, `first_draw.py` and `whole_runs.py`, which take longer than all the others:
+# they are run where they are asked for.
 OF_MODELS = {
     "pymc_gradients": """## PyMC models: time per gradient beside nutpie
 
@@ -51,13 +51,20 @@ that they take, with all that is done between gradients. Ratios of ours to nutpi
 ours has a low-rank metric and nutpie a diagonal one. The bar is for each of the three ratios, on
 models whose gradient takes nutpie 10 microseconds or more. What a direction costs in time it must
 bring back in effective samples per gradient: see RESULTS.md.""",
+    "first_draw": """## A new PyMC model: CPU seconds to its first draw
+
+On a machine that has compiled other models before: the models go one after the other through caches
+of each sampler, in one order and (the second number) in reverse. nutpie finds in PyTensor's
+cache what the models before have in common with the new one; our kernel is in its cache. Fresh
+processes, from the model to the end of a run of one draw. The rows that stand here were taken one
+sampler after the other and not in turn, at loads of 7 to 15.""",
     "whole_runs": """## Whole runs: from a PyMC model to its ArviZ object
 
-Wall / CPU seconds of 4 chains of 1000 + 1000 draws on all cores, in fresh processes with caches of
-their own. "first": nothing was ever compiled; "new": our kernel is in its cache and nothing else
-(the others have none, so it is their first time too); "again": the same script has run before.
-What other models have left in PyTensor's cache helps the others, by as much as they have in common
-with this one; here it is empty. The ratio is of CPU seconds until the chains begin.""",
+Wall / CPU seconds of 4 chains of 1000 + 1000 draws on all cores, and the CPU seconds of it until
+the chains begin (NUTS does not tell: 0), in fresh processes with caches of their own. "first":
+nothing was ever compiled; "new": the sampler has compiled two other models before; "again": the
+same script has run before. Where the load exceeds the number of cores, wall seconds are longer by
+as much.""",
 }
 
 
@@ -96,7 +103,7 @@ def write_page() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    known = [*PROGRAMS, "pymc_speed", "whole_runs"]
+    known = [*PROGRAMS, "pymc_speed", "first_draw", "whole_runs"]
     parser.add_argument("programs", nargs="*", metavar="program", help=", ".join(known))
     chosen = parser.parse_args().programs or list(PROGRAMS)
     unknown = set(chosen) - set(known)

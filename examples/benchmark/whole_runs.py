@@ -2,23 +2,20 @@
 
     python whole_runs.py [--models a,b] [--samplers mjhmc,nutpie] [--when new] [--repeats 1]
 
-Each run is a fresh process with cache folders of its own. "first" finds them empty, as on a
-machine that has never seen the sampler; "new" finds our kernel there and nothing else, so that it
-is the first time too for the others, who have none; "again" finds what the same script has left.
-What other models leave in PyTensor's cache helps the others, by as much as they have in common
-with this one, and not us. Seconds count from the model, built and imported, to the
-ArviZ object: 4 chains of 1000 + 1000 draws on all cores. CPU seconds are those of all threads and
-child processes. "compiled" is the part until the chains begin.
+Each run is a fresh process with cache folders of its own. "first" finds them empty, as on a machine
+that has never seen the sampler; "new" finds what the sampler has left there when it compiled the
+models of BEFORE; "again" finds what the same script has left. Seconds count from the model, built
+and imported, to the ArviZ object: 4 chains of 1000 + 1000 draws on all cores. CPU seconds are those
+of all threads and child processes. "compiled" is the part until the chains begin.
 
-All measurements are kept in results/whole_runs_single.csv; the table has the medians of each
-version of PyMC. Remove the file for a new beginning.
+All measurements are kept in results/whole_runs_single.csv. What is measured again takes the place
+of the same row; the others stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import math
 import os
 import shutil
 import statistics
@@ -27,11 +24,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import problems
-from measure import RESULTS, in_new_process, report, verdict
+from measure import RESULTS, in_new_process, report
 
-MEAN_BAR, WORST_BAR = 0.4, 0.7  # of CPU seconds until the chains begin, ours over nutpie's
-FEWEST_MODELS = 12  # in the mean that the bar is for
 SAMPLERS, OCCASIONS = ("mjhmc", "nutpie", "nuts"), ("first", "new", "again")
+BEFORE = ("eight_schools_noncentered", "mesquite")  # compiled before a "new" model
+KEY = ("versions", "model", "sampler", "when", "repeat")
 WARM = "from mjhmc_numba.process import Process; Process.compile_kernel(); print(0)"
 MODELS = {
     "posteriors": [
@@ -60,7 +57,8 @@ sys.path.insert(0, sys.argv[1])
 import problems
 warnings.simplefilter("ignore")
 import pymc as pm
-sampler, size = sys.argv[4], {"draws": 1000, "tune": 1000, "chains": 4, "cores": os.cpu_count()}
+sampler, draws, chains = sys.argv[4], int(sys.argv[5]), int(sys.argv[6])
+size = {"draws": draws, "tune": draws, "chains": chains, "cores": os.cpu_count()}
 if sampler == "mjhmc":
     import mjhmc_numba.pymc as mp
 if sampler == "nutpie":
@@ -83,7 +81,7 @@ elif sampler == "nutpie":
 else:
     data = pm.sample(**size, model=model, random_seed=1, progressbar=False, nuts_sampler="pymc")
 ended = times()
-assert data["posterior"].sizes["draw"] == 1000
+assert data["posterior"].sizes["draw"] == draws
 print(json.dumps({
     "seconds": ended[0] - began[0], "CPU seconds": ended[1] - began[1],
     "CPU seconds compiled": compiled[1] - began[1], "load": os.getloadavg()[0],
@@ -101,25 +99,43 @@ def environment(caches: Path) -> dict[str, str]:
     }
 
 
+def run(model: str, sampler: str, caches: Path, draws: int = 1000, chains: int = 4) -> dict:
+    """Seconds of a run in a process of its own."""
+    place = next(place for place, names in MODELS.items() if model in names)
+    arguments = (str(problems.HERE), place, model, sampler, str(draws), str(chains))
+    return in_new_process(RUN, *arguments, environment=environment(caches))
+
+
+def leave_behind(sampler: str, caches: Path) -> None:
+    """Fill the caches as the models before a new one would."""
+    caches.mkdir(mode=0o700)
+    if sampler == "mjhmc":
+        in_new_process(WARM, environment=environment(caches))
+    for model in BEFORE:
+        run(model, sampler, caches, draws=20, chains=1)
+
+
 def runs_of(
-    folder: str, model: str, samplers: Sequence[str], occasions: Sequence[str], warm: Path
-) -> list[dict]:
+    model: str, samplers: Sequence[str], occasions: Sequence[str], warm: Path, repeat: int
+) -> None:
     """One round of all samplers on a model, in turn."""
-    rows = []
     for sampler in samplers:
+        if "new" in occasions and not (warm / sampler).exists():
+            leave_behind(sampler, warm / sampler)
         with tempfile.TemporaryDirectory() as name:
             places = {"first": Path(name) / "empty", "new": Path(name) / "warm"}
-            places["again"] = places["new" if "new" in occasions else "first"]
             places["first"].mkdir(mode=0o700)
-            shutil.copytree(warm, places["new"])
+            if "new" in occasions and model not in BEFORE:
+                shutil.copytree(warm / sampler, places["new"])
+            seen = [when for when in ("first", "new") if when in occasions]
+            places["again"] = places[seen[-1] if model not in BEFORE else "first"]
             for when in occasions:
-                if when == "first" and sampler != "mjhmc" and "new" in occasions:
-                    continue  # the same
-                here, caches = str(problems.HERE), environment(places[when])
-                row = in_new_process(RUN, here, folder, model, sampler, environment=caches)
-                rows.append({"model": model, "sampler": sampler, "when": when, **row})
-                print(rows[-1], flush=True)
-    return rows
+                if when == "new" and model in BEFORE:
+                    continue
+                row = {"model": model, "sampler": sampler, "when": when, "repeat": str(repeat)}
+                row |= run(model, sampler, places[when])
+                print(row, flush=True)
+                keep(row)
 
 
 def versions() -> str:
@@ -129,73 +145,47 @@ def versions() -> str:
     return f"PyMC {pymc.__version__}, nutpie {nutpie.__version__}"
 
 
-def keep(rows: Sequence[Mapping]) -> list[dict]:
-    """Add measurements to those of earlier rounds; returns all."""
+def kept() -> list[dict]:
+    """All measurements that are there."""
     path = RESULTS / "whole_runs_single.csv"
-    kept: list[dict] = []
-    if path.exists():
-        with open(path, newline="") as file:
-            kept = list(csv.DictReader(file))
-    kept += [{"versions": versions(), **row} for row in rows]
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(kept[-1]), lineterminator="\n")
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def keep(row: Mapping) -> None:
+    """Add a measurement, in the place of the same one of earlier."""
+    new = {"versions": versions(), **row}
+    others = [old for old in kept() if any(old[name] != new[name] for name in KEY)]
+    with open(RESULTS / "whole_runs_single.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(new), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(kept)
-    return kept
+        writer.writerows([*others, new])
 
 
 def table(rows: Sequence[Mapping]) -> list[dict]:
-    """A row per generation of PyMC and model, and one of their means."""
+    """A line per version of PyMC and model: medians over the repeats."""
     found: dict[tuple[str, str], dict[tuple[str, str], list[Mapping]]] = {}
     for row in rows:
         of_model = found.setdefault((row["versions"], row["model"]), {})
-        when = row["when"] if row["sampler"] == "mjhmc" or row["when"] == "again" else "new"
-        of_model.setdefault((row["sampler"], when), []).append(row)
-    lines = [_line(*key, of_model) for key, of_model in sorted(found.items())]
-    for of_versions in dict.fromkeys(key[0] for key in sorted(found)):
-        ratios = [
-            line["new, compiled: mjhmc / nutpie"]
-            for line in lines
-            if line["versions"] == of_versions and line["new, compiled: mjhmc / nutpie"]
-        ]
-        if len(ratios) > 1:
-            lines.append(_mean(of_versions, lines[0], ratios))
-    return lines
-
-
-def _median(of_model: Mapping, sampler: str, when: str, column: str) -> float | None:
-    rows = of_model.get((sampler, when))
-    return statistics.median(float(row[column]) for row in rows) if rows else None
+        of_model.setdefault((row["sampler"], row["when"]), []).append(row)
+    return [_line(*key, of_model) for key, of_model in sorted(found.items())]
 
 
 def _line(of_versions: str, model: str, of_model: Mapping) -> dict:
     line: dict = {"versions": of_versions, "model": model}
     for sampler in SAMPLERS:
-        for when in OCCASIONS if sampler == "mjhmc" else OCCASIONS[1:]:
-            seconds = _median(of_model, sampler, when, "seconds")
-            cpu = _median(of_model, sampler, when, "CPU seconds")
-            text = "" if seconds is None or cpu is None else f"{seconds:.1f} / {cpu:.1f}"
-            line[f"{sampler} {when}"] = text
-    ours, theirs = (
-        _median(of_model, sampler, "new", "CPU seconds compiled") for sampler in SAMPLERS[:2]
-    )
-    ratio = ours / theirs if ours and theirs else None
-    line["new, compiled: mjhmc / nutpie"] = ratio
-    line["bar"] = WORST_BAR if ratio else None
-    line["verdict"] = verdict(ratio, WORST_BAR) if ratio else ""
-    return line
-
-
-def _mean(of_versions: str, like: Mapping, ratios: Sequence[float]) -> dict:
-    mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
-    line = dict.fromkeys(like, "") | {"versions": of_versions}
-    bar = MEAN_BAR if len(ratios) >= FEWEST_MODELS else None
-    return line | {
-        "model": f"geometric mean of {len(ratios)}",
-        "new, compiled: mjhmc / nutpie": mean,
-        "bar": bar,
-        "verdict": verdict(mean, bar),
-    }
+        for when in OCCASIONS:
+            runs = of_model.get((sampler, when), [])
+            medians = [
+                statistics.median(float(one[column]) for one in runs)
+                for column in ("seconds", "CPU seconds", "CPU seconds compiled")
+                if runs
+            ]
+            line[f"{sampler} {when}"] = " / ".join(f"{value:.1f}" for value in medians)
+    loads = [float(one["load"]) for runs in of_model.values() for one in runs]
+    return line | {"load": statistics.median(loads)}
 
 
 def main() -> None:
@@ -203,19 +193,19 @@ def main() -> None:
     parser.add_argument("--models", help="names, separated by commas; those of SPEED.md if not")
     parser.add_argument("--samplers", default=",".join(SAMPLERS), help="separated by commas")
     parser.add_argument("--when", default=",".join(OCCASIONS), help="separated by commas")
-    parser.add_argument("--repeats", type=int, default=1, help="rounds of measurements")
+    parser.add_argument("--repeats", type=int, default=1, help="rounds; 0: the table alone")
     arguments = parser.parse_args()
     samplers = arguments.samplers.split(",")
     occasions = [when for when in OCCASIONS if when in arguments.when.split(",")]
+    if "again" in occasions and len(occasions) == 1:
+        parser.error("--when again needs a run before it: first,again or new,again")
     chosen = arguments.models.split(",") if arguments.models else None
     with tempfile.TemporaryDirectory() as folder:
-        in_new_process(WARM, environment=environment(Path(folder)))
-        for _ in range(arguments.repeats):
-            for place, names in MODELS.items():
-                for model in names:
-                    if chosen is None or model in chosen:
-                        rows = keep(runs_of(place, model, samplers, occasions, Path(folder)))
-    report("whole_runs", table(rows))
+        for repeat in range(arguments.repeats):
+            for model in (name for names in MODELS.values() for name in names):
+                if chosen is None or model in chosen:
+                    runs_of(model, samplers, occasions, Path(folder), repeat)
+    report("whole_runs", table(kept()))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ Each gets an array of one `layout.STATE` record.
 
 import math
 
-from numba import literal_unroll
-
 from mjhmc_numba.kernel.adaptation import adapt_step, keep_draw
 from mjhmc_numba.kernel.clock import advance
 from mjhmc_numba.kernel.compilation import kernel_jit
@@ -26,11 +24,11 @@ from mjhmc_numba.kernel.layout import (
     COLUMN,
     DENSITY_RAISED,
     FINISHED,
+    counts_of,
     keeps_velocity,
     scratch_point,
 )
 from mjhmc_numba.kernel.metric import apply_inverse_mass, draw_momentum, kinetic_energy
-from mjhmc_numba.kernel.statistics import COUNTS
 
 
 @kernel_jit
@@ -106,10 +104,9 @@ def write_draw(p, draw, stats):
     x, _, _, _, _ = rung(p, p.here)
     log_volume = write_position(p, x, draw)
     energy = energy_of(p, p.here)
-    k = 0
-    for name in literal_unroll(COUNTS):  # the first columns, in their order
-        stats[k] = p[name]
-        k += 1  # noqa: SIM113 (no enumerate of what is unrolled)
+    counts = counts_of(p)
+    for k in range(counts.size):  # the first columns, in their order
+        stats[k] = counts[k]
     stats[COLUMN.energy] = energy + log_volume  # as `lp`: comparable between chains
     # A draw at a refresh is the end of the path before it.
     stats[COLUMN.energy_error] = p.path_error if p.low == p.high else energy - p.origin_energy
@@ -125,8 +122,9 @@ def write_draw(p, draw, stats):
 @kernel_jit
 def start_counts(p):
     """Count from zero for the next draw."""
-    for name in literal_unroll(COUNTS):
-        p[name] = 0
+    counts = counts_of(p)
+    for k in range(counts.size):
+        counts[k] = 0
     p.acceptance = 0.0
     p.acceptance_weight = 0.0
 

@@ -11,8 +11,10 @@ import hashlib
 from collections.abc import Mapping
 
 from numba import config, njit, types
-from numba.core.compiler import CompileResult, compile_result
+from numba.core import typed_passes, untyped_passes
+from numba.core.compiler import CompilerBase, CompileResult, compile_result
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager
 from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.serialize import dumps
 
@@ -26,6 +28,33 @@ __all__ = ["FASTMATH", "StoredCode", "compile_together", "kernel_jit"]
 # keep their meaning: energies rely on them.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": FASTMATH}
+
+
+# Of Numba's passes those that a kernel function needs. The others are for closures, generators,
+# `with`, expressions of whole arrays, and branches that are known before there are types.
+PASSES = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA,
+    typed_passes.NopythonTypeInference,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    typed_passes.NativeLowering,
+    typed_passes.NoPythonBackend,
+)
+
+
+class _KernelCompiler(CompilerBase):
+    """A compiler with the passes of `PASSES` alone."""
+
+    def define_pipelines(self):
+        passes = PassManager("kernel")
+        for one_pass in PASSES:
+            passes.add_pass(one_pass, one_pass.__name__)
+        passes.finalize()
+        return [passes]
 
 
 class StoredCode:
@@ -81,11 +110,11 @@ class _InnerDispatcher(CPUDispatcher):
 class _KernelDispatcher(CPUDispatcher):
     """A kernel function as Python sees it: an entry point, with machine code of its own."""
 
-    def __init__(self, py_func, types_of_locals=None, targetoptions=None, **kwargs):
+    def __init__(self, py_func, types_of_locals=None, targetoptions=None):
         options = dict(targetoptions or {}, no_cfunc_wrapper=True)
-        super().__init__(py_func, types_of_locals, options, **kwargs)
+        super().__init__(py_func, types_of_locals, options, _KernelCompiler)
         inner_options = options | {"no_cpython_wrapper": True}
-        self.inner = _InnerDispatcher(py_func, types_of_locals, inner_options)
+        self.inner = _InnerDispatcher(py_func, types_of_locals, inner_options, _KernelCompiler)
 
     @property
     def _numba_type_(self):

@@ -22,6 +22,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import lookup_environment
 from numba.core.registry import cpu_target
 
+from mjhmc_numba.kernel.quick_passes import quick_passes
 from mjhmc_numba.kernel.waiting import stop_if_cancelled
 
 __all__ = ["can_defer", "deferred_libraries", "link_together"]
@@ -187,7 +188,8 @@ def _deferring() -> Iterator[None]:
         # A compiler makes many objects that stay: looking for garbage among them is in vain.
         gc.disable()
         try:
-            yield
+            with quick_passes():
+                yield
         finally:
             generator._library_class = usual
             del generator.set_env

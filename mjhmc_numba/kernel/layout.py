@@ -4,8 +4,8 @@ Python allocates a NumPy array of one `STATE` record; the kernel gets a pointer 
 a process from function to function costs nothing, no reference is counted, and its numbers are
 read by name (`p.step_size`). Vectors and matrices are separate arrays; the record holds their
 addresses. What lies at an address is declared in `ARRAYS`: Python checks an array against it before
-it writes the address, and the kernel reads it through functions that are made from it (`vector_of`,
-`row_of`). Nobody else computes an offset.
+it writes the address, and the kernel reads it through operations that are made from it
+(`vector_of`, `row_of`). Nobody else computes an offset.
 
 All arrays belong to `mjhmc_numba.process.Process`, which keeps them, the density and the balancing
 function alive as long as it lives itself.
@@ -16,8 +16,12 @@ from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
-from numba import carray, types
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np import arrayobj
+from numba.np.numpy_support import from_dtype
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.statistics import COUNTS, STAT_NAMES
@@ -273,49 +277,87 @@ def as_pointer(typingctx, address):
     return types.voidptr(types.int64), codegen
 
 
+def _number(context, builder, record, name):
+    """A whole number of a record, as `p.name` in a function."""
+    at = cgutils.get_record_member(builder, record, OFFSETS[name], ir.IntType(64))
+    return context.unpack_value(builder, types.int64, at, align=1)  # records are not aligned
+
+
+def _view(context, builder, array_type, address, length):
+    """An array of one dimension that begins at an address."""
+    array = arrayobj.make_array(array_type)(context, builder)
+    data = builder.inttoptr(address, array.data.type)
+    itemsize = ir.IntType(64)(array_type.dtype.bitwidth // 8)
+    arrayobj.populate_array(array, data, [length], [itemsize], itemsize, meminfo=None)
+    return array._getvalue()
+
+
+# What follows makes operations and not functions: there are 31 of them, and to compile as many
+# functions takes a second.
+
+
 def vector_of(name):
-    """A function p -> the vector of that name in `ARRAYS`, as an array."""
+    """An operation p -> the vector of that name in `ARRAYS`, as an array."""
     (length,), dtype = ARRAYS[name].shape, ARRAYS[name].dtype
-    if isinstance(length, int):
+    array_type = types.Array(from_dtype(np.dtype(dtype)), 1, "C")
 
-        @kernel_jit
-        def vector(p):
-            return carray(as_pointer(p[name]), (length,), dtype)
+    @intrinsic
+    def vector(typingctx, p):
+        def codegen(context, builder, signature, args):
+            address = _number(context, builder, args[0], name)
+            n = _size(context, builder, args[0], length)
+            return _view(context, builder, array_type, address, n)
 
-    else:
-
-        @kernel_jit
-        def vector(p):
-            return carray(as_pointer(p[name]), (p[length],), dtype)
+        return array_type(p), codegen
 
     return vector
 
 
 def row_of(name, part=None):
-    """A function (p, i) -> row i of the matrix of that name in `ARRAYS`, as an array.
+    """An operation (p, i) -> row i of the matrix of that name in `ARRAYS`, as an array.
 
     `part` is the name of a smaller size, where that much of a row is wanted.
     """
     array = ARRAYS[name]
     _, length = array.shape
-    dtype, itemsize = array.dtype, np.dtype(array.dtype).itemsize
-    unit = LINE if array.is_padded else 1
-    part = length if part is None else part
-    if isinstance(length, int):
-        stride = itemsize * array.row_width(length)
+    array_type = types.Array(from_dtype(np.dtype(array.dtype)), 1, "C")
+    itemsize, unit = np.dtype(array.dtype).itemsize, LINE if array.is_padded else 1
 
-        @kernel_jit
-        def row(p, i):
-            return carray(as_pointer(p[name] + stride * i), (length,), dtype)
+    @intrinsic
+    def row(typingctx, p, i):
+        def codegen(context, builder, signature, args):
+            word, (p, i) = ir.IntType(64), args
+            n = _size(context, builder, p, length)
+            # Rounded up to a multiple of the unit, which is a power of 2.
+            width = builder.and_(builder.add(n, word(unit - 1)), word(-unit))
+            begin = builder.mul(builder.mul(width, word(itemsize)), i)
+            address = builder.add(_number(context, builder, p, name), begin)
+            n = n if part is None else _size(context, builder, p, part)
+            return _view(context, builder, array_type, address, n)
 
-    else:
-
-        @kernel_jit
-        def row(p, i):
-            stride = itemsize * ((p[length] + unit - 1) // unit * unit)
-            return carray(as_pointer(p[name] + stride * i), (p[part],), dtype)
+        return array_type(p, types.int64), codegen
 
     return row
+
+
+def _size(context, builder, record, size):
+    """A size, which is a number or the name of one."""
+    if isinstance(size, int):
+        return ir.IntType(64)(size)
+    return _number(context, builder, record, size)
+
+
+@intrinsic
+def counts_of(typingctx, p):
+    """The counts of the present draw, in the order of `COUNTS`, as an array."""
+    array_type = types.Array(types.int64, 1, "C")
+
+    def codegen(context, builder, signature, args):
+        word = ir.IntType(64)
+        begin = builder.add(builder.ptrtoint(args[0], word), word(OFFSETS[COUNTS[0]]))
+        return _view(context, builder, array_type, begin, word(len(COUNTS)))
+
+    return array_type(p), codegen
 
 
 scratch = row_of("work")

@@ -15,6 +15,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,12 @@ def _root() -> Path:
 
 
 def others_can_write(folder: Path) -> bool:
-    """Whether another user could have put something into a folder."""
+    """Whether another user could have put something into a folder.
+
+    The superuser could anywhere: a folder of an image that they built is as good as our own.
+    """
     info = folder.stat()
-    if hasattr(os, "getuid") and info.st_uid != os.getuid():
+    if hasattr(os, "getuid") and info.st_uid not in (os.getuid(), 0):
         return True
     return os.name == "posix" and bool(info.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
@@ -153,11 +157,12 @@ def environment_folder() -> Path | None:
         _make(folder)
         if others_can_write(folder):
             raise PermissionError(None, "other users can write to it")
-        os.utime(folder)
-        _keep_newest_folders(root, MOST_ENVIRONMENTS)
     except OSError as error:
         _trouble("made", error)
         return None
+    with suppress(OSError):  # a folder for reading only is read
+        os.utime(folder)
+        _keep_newest_folders(root, MOST_ENVIRONMENTS)
     return folder
 
 

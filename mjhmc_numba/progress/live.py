@@ -17,7 +17,7 @@ from mjhmc_numba.progress.picture import ChainProgress, Note, Picture, Report, S
 __all__ = ["Progress"]
 
 # Measured on one core of an AMD EPYC.
-SAMPLER_SECONDS = 7
+SAMPLER_SECONDS = 6
 
 COMPILING = {
     "sampler": f"Compiling the sampler (once per machine, about {SAMPLER_SECONDS} s)",

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import stat
+from types import SimpleNamespace
 
 import llvmlite
 import numba
@@ -282,6 +283,39 @@ def test_a_full_or_read_only_disk_costs_one_warning(root, monkeypatch, code):
     store.save("name", "value")  # a second warning would be an error
     assert list(store.environment_folder().iterdir()) == []
     assert store.load("name") is None
+
+
+def test_a_cache_for_reading_only_is_read(root, monkeypatch):
+    """As that of an image, compiled ahead when it was built."""
+
+    def fail(*args, **kwargs):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    store.save("name", "value")
+    forget()
+    monkeypatch.setattr(store.os, "utime", fail)
+    monkeypatch.setattr(store.tempfile, "mkstemp", fail)
+    assert store.load("name") == "value"
+    with pytest.warns(store.CacheWarning, match="cannot be written"):
+        store.save("another name", "value")
+    assert store.load("name") == "value"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners are those of POSIX")
+@pytest.mark.parametrize(
+    ("owner", "mode", "unsafe"),
+    [
+        (1000, 0o700, False),
+        (0, 0o755, False),  # of an image that the superuser built
+        (0, 0o775, True),
+        (1001, 0o700, True),
+        (1001, 0o755, True),
+    ],
+)
+def test_only_the_owner_and_the_superuser_are_trusted(monkeypatch, owner, mode, unsafe):
+    monkeypatch.setattr(store.os, "getuid", lambda: 1000)
+    folder = SimpleNamespace(stat=lambda: SimpleNamespace(st_uid=owner, st_mode=mode))
+    assert store.others_can_write(folder) == unsafe
 
 
 def test_a_folder_that_cannot_be_made_costs_one_warning(root, monkeypatch):
