@@ -15,14 +15,16 @@ from mjhmc_numba.executors import check_executor
 from mjhmc_numba.pooling import check_warmup
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.arguments import (
-    check_draws,
     check_init,
+    check_place_of_model,
     check_progressbar,
     number_of_chains,
     refuse,
 )
-from mjhmc_numba.pymc.sampling import Sampling, compile, mixed_model_error  # noqa: A004
-from mjhmc_numba.pymc.start import JITTER_TRIES
+from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.expand import Expansion
+from mjhmc_numba.pymc.sampling import Sampling, check_model, compile  # noqa: A004
+from mjhmc_numba.pymc.start import JITTER_RETRIES, jitter_tries
 from mjhmc_numba.pymc.step import DEFAULT_TUNE, MJHMC
 from mjhmc_numba.results import Result
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
@@ -60,7 +62,7 @@ def sample(
     quiet: bool = False,
     blas_cores: int | str | None = "auto",
     init: str = "auto",
-    jitter_max_retries: int = JITTER_TRIES,
+    jitter_max_retries: int = JITTER_RETRIES,
     store_divergences: bool = False,
     callback: Callable | None = None,
     trace: Any = None,
@@ -142,7 +144,7 @@ def sample(
     init : str
         Not used, as the warm-up finds a metric; another value of PyMC's than "auto" warns.
     jitter_max_retries : int
-        Random starts that are tried for a finite density.
+        Random starts that are tried, after the first, for a finite density.
     store_divergences : bool
         Add the statistic `divergence_start`: where the last step of a draw began that diverged, in
         the unconstrained variables, NaN where none did. The step method has it in PyMC's
@@ -163,12 +165,13 @@ def sample(
         The former with ArviZ 0.x, the latter with 1.x; groups posterior, sample_stats,
         observed_data and constant_data.
     """
-    check_draws(draws)
+    check_place_of_model(draws=draws, tune=tune, chains=chains)
     options = refuse(options)
     options |= options.pop("mjhmc", None) or {}
     chosen = choose_settings(settings, options)
     check_progressbar(progressbar)
     check_init(init)
+    jitter_tries(jitter, jitter_max_retries)  # raises if they are wrong
     tune = DEFAULT_TUNE if tune is None else tune
     chains = number_of_chains(chains, cores)
     how = {
@@ -203,7 +206,13 @@ def sample(
     why = _why_through_pymc(draws, of_pymc)
     if why is not None:
         _check_own(why, own)
-        step = {"jitter": jitter, "compile_kwargs": compile_kwargs, "settings": chosen}
+        step = {
+            "jitter": jitter,
+            "jitter_max_retries": jitter_max_retries,
+            "check_gradient": check_gradient,
+            "compile_kwargs": compile_kwargs,
+            "settings": chosen,
+        }
         return _through_pymc(model, draws, tune, chains, var_names, step, how | of_pymc)
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)  # before compilation
     check_executor(executor)
@@ -260,8 +269,8 @@ def _through_pymc(
     """The same draws from `pm.sample`, one by one."""
     shows = bool(how["progressbar"]) and not how["quiet"]
     with modelcontext(model) as model:
-        if other := model.discrete_value_vars:
-            raise mixed_model_error(other)
+        check_model(model)
+        Expansion(ModelDensity(model), var_names)  # raises if there are no such variables
         return pm.sample(
             draws,
             tune=tune,

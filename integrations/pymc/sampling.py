@@ -39,10 +39,11 @@ from mjhmc_numba.pymc.packaging import (
     to_arviz,
 )
 from mjhmc_numba.pymc.start import (
-    JITTER_TRIES,
+    JITTER_RETRIES,
     chain_seed,
     check_custom_gradients,
     find_start,
+    jitter_tries,
     start_region,
 )
 from mjhmc_numba.results import Result, from_store, groups_of
@@ -65,7 +66,7 @@ from mjhmc_numba.storage import Group, Store
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 from mjhmc_numba.storage.zarr_store import GROUPS
 
-__all__ = ["CompiledModel", "Sampling", "compile", "mixed_model_error"]
+__all__ = ["CompiledModel", "Sampling", "check_model", "compile"]
 
 
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
@@ -95,9 +96,7 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     if model is not None and not isinstance(model, pm.Model):
         raise ModelError(f"model is a pm.Model, not {type(model).__name__}.")
     model = modelcontext(model)
-    check_all_ours(model)
-    if model.discrete_value_vars and model.continuous_value_vars:
-        raise mixed_model_error(model.discrete_value_vars)
+    check_model(model)
     density = ModelDensity(model, compile_kwargs=compile_kwargs)
     compiled = CompiledModel(density, var_names)
     with watched(Progress.of(progressbar).compiling):
@@ -106,13 +105,15 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     return compiled
 
 
-def mixed_model_error(discrete: Sequence) -> DiscreteVariableError:
-    """What to raise of a model with variables that have no gradient."""
-    names = ", ".join(v.name for v in discrete)
-    return DiscreteVariableError(
-        f"{names} is discrete and has no gradient. Use pm.sample(step=MJHMC()), where another "
-        "step method moves it, or sum it out of the model."
-    )
+def check_model(model: pm.Model) -> None:
+    """Raise if some variables of the model are for other step methods."""
+    check_all_ours(model)
+    if model.discrete_value_vars and model.continuous_value_vars:
+        names = ", ".join(v.name for v in model.discrete_value_vars)
+        raise DiscreteVariableError(
+            f"{names} is discrete and has no gradient. Use pm.sample(step=MJHMC()), where another "
+            "step method moves it, or sum it out of the model."
+        )
 
 
 class CompiledModel:
@@ -170,7 +171,7 @@ class CompiledModel:
         warmup: str = "separate",
         quiet: bool = False,
         blas_cores: int | str | None = "auto",
-        jitter_max_retries: int = JITTER_TRIES,
+        jitter_max_retries: int = JITTER_RETRIES,
         store_divergences: bool = False,
         settings: Settings | None = None,
         **options: Any,
@@ -207,7 +208,7 @@ class CompiledModel:
         chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
         density = self.density.snapshot()  # of this run alone
-        tries = jitter_max_retries if jitter else 0
+        tries = jitter_tries(jitter, jitter_max_retries)
         tasks = self._tasks(
             density, draws, tune, numbers, random_seed, initvals, tries, chosen, keep_warmup
         )
@@ -314,7 +315,7 @@ class CompiledModel:
         tasks = []
         for k, point in zip(numbers, points, strict=True):
             rng = rngs[k]
-            x = find_start(density, target, point, rng, jitter=tries > 0 and tune > 0, tries=tries)
+            x = find_start(density, target, point, rng, tries=tries if tune > 0 else 0)
             region = start_region(density, point, jitter=tries > 0)
             tasks.append(
                 ChainTask(
