@@ -80,6 +80,7 @@ def run(folder: Path, arguments: list[str]) -> dict[str, str]:
         environment = os.environ | {"PYTHONPATH": path, "OUTCOMES": file.name}
         command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--rootdir", "."]
         command += ["--continue-on-collection-errors", "-p", "no:cacheprovider", "-p", "outcomes"]
+        command += ["-p", "pymc_nuts"]
         command += ["-p", "no:zarr"]  # the plugin of zarr 3 beside zarr 2
         subprocess.run([*command, *arguments], cwd=folder, env=environment, check=False)
         text = Path(file.name).read_text()
