@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import pymc as pm
@@ -13,11 +14,12 @@ from mjhmc_numba.errors import SettingsError
 __all__ = [
     "NOT_OURS",
     "blas_threads",
-    "check_draws",
     "check_init",
+    "check_place_of_model",
     "check_progressbar",
     "number_of_chains",
     "refuse",
+    "refuse_for_made_step",
 ]
 
 _OF_NUTS = "it is a setting of NUTS. Those of MJHMC are the fields of mjhmc_numba.Settings."
@@ -85,6 +87,17 @@ def refuse(options: dict[str, Any]) -> dict[str, Any]:
     return left
 
 
+def refuse_for_made_step(given: Mapping[str, Any]) -> None:
+    """Say where arguments of a step go that was made before `pm.sample` was called."""
+    for name in ("nuts", "mjhmc"):  # PyMC makes `target_accept=` one of the former
+        for inner, value in (given.get(name) or {}).items():
+            refuse({inner: value})
+            raise SettingsError(
+                f"{inner}: pm.sample was given a step that is made already. Give it to the step, "
+                f"as in pm.sample(step=MJHMC({inner}={value!r}))."
+            )
+
+
 def check_progressbar(progressbar: Any) -> None:
     """Raise, as PyMC does, unless it is one of PyMC's values."""
     if isinstance(progressbar, str) and progressbar not in PROGRESSBARS:
@@ -125,7 +138,10 @@ def blas_threads(blas_cores: Any, cores: int | None, chains: int) -> int | None:
     return max(1, blas_cores // min(chains, cores or os.cpu_count() or 1))
 
 
-def check_draws(draws: Any) -> None:
-    """Say where a model goes that was given first."""
-    if isinstance(draws, pm.Model):
-        raise SettingsError("The first argument is draws. Give the model as model=, or use `with`.")
+def check_place_of_model(**counts: Any) -> None:
+    """Say where a model goes that was given in a number's place."""
+    for name, value in counts.items():
+        if isinstance(value, pm.Model):
+            raise SettingsError(
+                f"{name} is a number, and was given a model. Give that as model=, or use `with`."
+            )

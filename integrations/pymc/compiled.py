@@ -27,10 +27,11 @@ from mjhmc_numba.pymc.mapping import Mapped, map_datasets
 from mjhmc_numba.pymc.packaging import InitialPoints, chain_generators, data_in_model
 from mjhmc_numba.pymc.sampling import Sampling
 from mjhmc_numba.pymc.start import (
-    JITTER_TRIES,
+    JITTER_RETRIES,
     chain_seed,
     check_custom_gradients,
     find_start,
+    jitter_tries,
     start_region,
 )
 from mjhmc_numba.results import Result
@@ -38,7 +39,7 @@ from mjhmc_numba.run import ChainTask, check_memory, check_store, warm_started
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 
-__all__ = ["CompiledModel", "check_run", "compile", "mixed_model_error"]
+__all__ = ["CompiledModel", "check_run", "compile", "check_model"]
 
 
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
@@ -68,9 +69,7 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     if model is not None and not isinstance(model, pm.Model):
         raise ModelError(f"model is a pm.Model, not {type(model).__name__}.")
     model = modelcontext(model)
-    check_all_ours(model)
-    if model.discrete_value_vars and model.continuous_value_vars:
-        raise mixed_model_error(model.discrete_value_vars)
+    check_model(model)
     density = ModelDensity(model, compile_kwargs=compile_kwargs)
     compiled = CompiledModel(density, var_names)
     with watched(Progress.of(progressbar).compiling):
@@ -79,13 +78,15 @@ def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     return compiled
 
 
-def mixed_model_error(discrete: Sequence) -> DiscreteVariableError:
-    """What to raise of a model with variables that have no gradient."""
-    names = ", ".join(v.name for v in discrete)
-    return DiscreteVariableError(
-        f"{names} is discrete and has no gradient. Use pm.sample(step=MJHMC()), where another "
-        "step method moves it, or sum it out of the model."
-    )
+def check_model(model: pm.Model) -> None:
+    """Raise if some variables of the model are for other step methods."""
+    check_all_ours(model)
+    if model.discrete_value_vars and model.continuous_value_vars:
+        names = ", ".join(v.name for v in model.discrete_value_vars)
+        raise DiscreteVariableError(
+            f"{names} is discrete and has no gradient. Use pm.sample(step=MJHMC()), where another "
+            "step method moves it, or sum it out of the model."
+        )
 
 
 def check_run(
@@ -162,7 +163,7 @@ class CompiledModel:
         warmup: str = "separate",
         quiet: bool = False,
         blas_cores: int | str | None = "auto",
-        jitter_max_retries: int = JITTER_TRIES,
+        jitter_max_retries: int = JITTER_RETRIES,
         store_divergences: bool = False,
         settings: Settings | None = None,
         **options: Any,
@@ -205,7 +206,7 @@ class CompiledModel:
         chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
         density = self.density.snapshot()  # of this run alone
-        tries = jitter_max_retries if jitter else 0
+        tries = jitter_tries(jitter, jitter_max_retries)
         tasks = self._tasks(
             density, draws, tune, numbers, random_seed, initvals, tries, chosen, keep_warmup
         )
@@ -317,7 +318,7 @@ class CompiledModel:
         tasks = []
         for k, point in zip(numbers, points, strict=True):
             rng = rngs[k]
-            x = find_start(density, target, point, rng, jitter=tries > 0 and tune > 0, tries=tries)
+            x = find_start(density, target, point, rng, tries=tries if tune > 0 else 0)
             region = start_region(density, point, jitter=tries > 0)
             tasks.append(
                 ChainTask(

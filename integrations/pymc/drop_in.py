@@ -12,18 +12,21 @@ from pymc.model import modelcontext
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.arguments import (
-    check_draws,
     check_init,
+    check_place_of_model,
     check_progressbar,
     number_of_chains,
     refuse,
 )
 from mjhmc_numba.pymc.compiled import (
     CompiledModel,
+    check_model,
     check_run,
     compile,  # noqa: A004
-    mixed_model_error,
 )
+from mjhmc_numba.pymc.density import ModelDensity
+from mjhmc_numba.pymc.expand import Expansion
+from mjhmc_numba.pymc.start import jitter_tries
 from mjhmc_numba.pymc.step import DEFAULT_TUNE, MJHMC
 from mjhmc_numba.settings import choose_settings
 from mjhmc_numba.storage import Checkpoint
@@ -187,13 +190,14 @@ def sample(
         The former with ArviZ 0.x, the latter with 1.x; groups posterior, sample_stats,
         observed_data and constant_data.
     """
-    check_draws(draws)
+    check_place_of_model(draws=draws, tune=tune, chains=chains)
     options = refuse(options)
     how = {name: options.pop(name, p.default) for name, p in _OF_RUN.items()}
     options |= options.pop("mjhmc", None) or {}
     how["settings"] = choose_settings(how["settings"], options)
     check_progressbar(progressbar)
     check_init(init)
+    jitter_tries(how["jitter"], how["jitter_max_retries"])  # raises if they are wrong
     tune = DEFAULT_TUNE if tune is None else tune
     chains = number_of_chains(chains, how["cores"])
     of_pymc = {
@@ -205,7 +209,8 @@ def sample(
     why = _why_through_pymc(draws, of_pymc)
     if why is not None:
         _check_own(why, how)
-        step = {"compile_kwargs": compile_kwargs} | {k: how[k] for k in ("jitter", "settings")}
+        of_step = ("jitter", "jitter_max_retries", "check_gradient", "settings")
+        step = {"compile_kwargs": compile_kwargs} | {k: how[k] for k in of_step}
         shared = {name: how[name] for name in _SHARED} | {"progressbar": progressbar}
         return _through_pymc(model, draws, tune, chains, var_names, step, shared | of_pymc)
     # Before compilation.
@@ -255,8 +260,8 @@ def _through_pymc(
     """The same draws from `pm.sample`, one by one."""
     shows = bool(how["progressbar"]) and not how["quiet"]
     with modelcontext(model) as model:
-        if other := model.discrete_value_vars:
-            raise mixed_model_error(other)
+        check_model(model)
+        Expansion(ModelDensity(model), var_names)  # raises if there are no such variables
         return pm.sample(
             draws,
             tune=tune,

@@ -24,7 +24,13 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import ModelError
 from mjhmc_numba.pymc.packaging import data_in_model, initial_point_functions
-from mjhmc_numba.pymc.start import chain_seed, find_start, start_region
+from mjhmc_numba.pymc.start import (
+    JITTER_RETRIES,
+    chain_seed,
+    find_start,
+    jitter_tries,
+    start_region,
+)
 from mjhmc_numba.run import ChainOutput, ChainTask, run_chains
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import COLUMN
@@ -210,13 +216,14 @@ class _Starts:
         assert fit.density is not None
         assert fit.target is not None
         target, tasks = fit.target, []
+        tries = jitter_tries(tune > 0, JITTER_RETRIES)
         if not self._functions:
             self._functions = initial_point_functions(self._model, None, self._chains)
         for k, (function, parent) in enumerate(zip(self._functions, fit.rngs, strict=True)):
             rng = _again(parent)
             with data_in_model(fit.density):
                 point = function(int(rng.integers(2**30)))
-            x = find_start(fit.density, target, point, rng, jitter=tune > 0)
+            x = find_start(fit.density, target, point, rng, tries=tries)
             region = start_region(fit.density, point, jitter=True)
             seed = chain_seed(rng)
             tasks.append(ChainTask(target, settings, draws, tune, seed, region, x, number=k))

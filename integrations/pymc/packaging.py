@@ -25,6 +25,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 
 from mjhmc_numba.convergence import is_clearly_converged
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.pymc.arguments import refuse_for_made_step
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
 from mjhmc_numba.pymc.errors import StartError, UnknownVariableError
 from mjhmc_numba.results import merged_attributes
@@ -32,6 +33,7 @@ from mjhmc_numba.stats import longest_rectangle
 
 __all__ = [
     "add_group",
+    "answer_arguments",
     "as_dataset",
     "chain_generators",
     "data_in_model",
@@ -281,6 +283,30 @@ def mark_results() -> None:
 
     sample_return.marks = True  # type: ignore[attr-defined]
     mcmc._sample_return = sample_return
+
+
+def answer_arguments() -> None:
+    """Let `pm.sample` say where arguments of a step go that is made already.
+
+    PyMC advises to increase `target_accept`, takes it for an argument of NUTS, and where it assigns
+    no step raises about "nuts". A step is not asked: so the function that raises is preceded by one
+    that looks at the steps. It does nothing where none is MJHMC.
+    """
+    inner = mcmc.instantiate_steppers
+    if hasattr(inner, "answers"):
+        return
+
+    @wraps(inner)
+    def instantiate_steppers(model, steps, selected_steps, *, step_kwargs=None, **more):
+        made = [method for step in steps for method in getattr(step, "methods", [step])]
+        if any(method.name == "mjhmc" for method in made):
+            taken = {method.name for method in selected_steps}
+            given = step_kwargs or {}
+            refuse_for_made_step({name: given[name] for name in given if name not in taken})
+        return inner(model, steps, selected_steps, step_kwargs=step_kwargs, **more)
+
+    instantiate_steppers.answers = True  # type: ignore[attr-defined]
+    mcmc.instantiate_steppers = instantiate_steppers
 
 
 def _mark(data, traces) -> None:

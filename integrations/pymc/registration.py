@@ -13,6 +13,7 @@ from pymc.step_methods.hmc.nuts import NUTS
 
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.arguments import refuse
+from mjhmc_numba.pymc.packaging import answer_arguments
 from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.settings import Settings, choose_settings
 
@@ -20,7 +21,7 @@ __all__ = ["Registration", "fit_bambi", "register"]
 
 # The last one's settings count; MJHMC is assigned while there is any.
 _registered: list[Registration] = []
-_pymc_instantiates: Callable = mcmc.instantiate_steppers
+_replaced: list[Callable] = []  # PyMC's function while ours is in its place
 
 
 def register(*, settings: Settings | None = None, **options: Any) -> Registration:
@@ -126,20 +127,27 @@ def _install() -> None:
     if MJHMC not in STEP_METHODS:
         at = STEP_METHODS.index(NUTS) if NUTS in STEP_METHODS else 0
         STEP_METHODS[at : at + (NUTS in STEP_METHODS)] = [MJHMC]
-    mcmc.instantiate_steppers = _instantiate_steppers
+    if not _replaced:
+        answer_arguments()
+        _replaced.append(mcmc.instantiate_steppers)
+        mcmc.instantiate_steppers = _instantiate_steppers
 
 
 def _uninstall() -> None:
     if MJHMC in STEP_METHODS:
         STEP_METHODS[STEP_METHODS.index(MJHMC)] = NUTS
-    mcmc.instantiate_steppers = _pymc_instantiates
+    if _replaced:
+        mcmc.instantiate_steppers = _replaced.pop()
 
 
-@functools.wraps(_pymc_instantiates)
+@functools.wraps(mcmc.instantiate_steppers)
 def _instantiate_steppers(model, steps, selected_steps, *, step_kwargs=None, **more):
     """PyMC's function, with our settings; what PyMC makes of `target_accept` reaches MJHMC."""
     given = dict(step_kwargs or {})
     if MJHMC in selected_steps and _registered:
         own = dict(given.pop(MJHMC.name, {})) | refuse(given.pop("nuts", {}))
         given[MJHMC.name] = own if "settings" in own else {**_registered[-1].options, **own}
-    return _pymc_instantiates(model, steps, selected_steps, step_kwargs=given, **more)
+    return _replaced[0](model, steps, selected_steps, step_kwargs=given, **more)
+
+
+_instantiate_steppers.answers = True  # type: ignore[attr-defined]  # as what it calls does

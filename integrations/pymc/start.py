@@ -8,15 +8,30 @@ from typing import Any
 import numpy as np
 
 from mjhmc_numba.density import Target
+from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.gradient_check import gradient_fault
 from mjhmc_numba.initial import Region, first_finite, is_finite
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import ModelGradientError, StartError
 
-__all__ = ["JITTER_TRIES", "chain_seed", "check_custom_gradients", "find_start", "start_region"]
+__all__ = [
+    "JITTER_RETRIES",
+    "chain_seed",
+    "check_custom_gradients",
+    "find_start",
+    "jitter_tries",
+    "start_region",
+]
 
 JITTER = 1.0  # starts are uniform within this distance in each unconstrained dimension, as PyMC's
-JITTER_TRIES = 50
+JITTER_RETRIES = 50
+
+
+def jitter_tries(jitter: bool, retries: int) -> int:
+    """Random starts to try: one and, as PyMC counts, `retries` more; 0 without jitter."""
+    if not isinstance(retries, (int, np.integer)) or isinstance(retries, bool) or retries < 0:
+        raise SettingsError(f"jitter_max_retries is a whole number >= 0, not {retries!r}.")
+    return 1 + int(retries) if jitter else 0
 
 
 def chain_seed(rng: np.random.Generator) -> np.random.SeedSequence:
@@ -35,18 +50,17 @@ def find_start(
     point: Mapping[str, Any],
     rng: np.random.Generator,
     *,
-    jitter: bool,
-    tries: int = JITTER_TRIES,
+    tries: int,
 ) -> np.ndarray:
-    """A vector with a finite density: at `point`, or with jitter the first of `tries` around it.
+    """A vector with a finite density: the first of `tries` around `point`, or that without any.
 
     Raises
     ------
     StartError
         if the density is not finite at `point` either; names the term
     """
-    region = start_region(density, point, jitter=jitter)
-    if not jitter:
+    region = start_region(density, point, jitter=tries > 0)
+    if not tries:
         x = region.centre
         return x if is_finite(target, x) else density.check_start(point)
     x, is_found, _ = first_finite(target, region, rng, tries)

@@ -31,11 +31,13 @@ from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.arguments import refuse
 from mjhmc_numba.pymc.caller import explain_failure, tune_of_caller
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.pymc.packaging import mark_results
+from mjhmc_numba.pymc.packaging import answer_arguments, mark_results
 from mjhmc_numba.pymc.start import (
+    JITTER_RETRIES,
     chain_seed,
     check_custom_gradients,
     find_start,
+    jitter_tries,
     start_region,
 )
 from mjhmc_numba.pymc.stats import STATS, of_draw
@@ -102,6 +104,8 @@ class MJHMC(BlockedStep):
     jitter : bool
         Start each tuned chain at a random point near the given one (PyMC jitters the starts of
         its own NUTS only).
+    jitter_max_retries : int
+        Random starts that are tried, after the first, for a finite density.
     check_gradient : bool
         Compare gradients of custom operations with finite differences where a chain starts.
     tune : int, optional
@@ -136,6 +140,7 @@ class MJHMC(BlockedStep):
         compile_kwargs: Mapping[str, Any] | None = None,
         blocked: bool = True,
         jitter: bool = True,
+        jitter_max_retries: int = JITTER_RETRIES,
         check_gradient: bool = True,
         tune: int | None = None,
         progressbar: bool = True,
@@ -143,6 +148,7 @@ class MJHMC(BlockedStep):
         **options: Any,
     ):
         self.settings = choose_settings(settings, refuse(options))
+        self._tries = jitter_tries(jitter, jitter_max_retries)
         self.density = ModelDensity(
             model, vars, initial_point=initial_point, compile_kwargs=compile_kwargs
         )
@@ -173,6 +179,7 @@ class MJHMC(BlockedStep):
             self._target: Target | None = self.density.target()
             Process.compile_kernel()
         mark_results()
+        answer_arguments()
 
     @classmethod
     def paper(cls, vars: Sequence | None = None, **options: Any) -> MJHMC:  # noqa: A002
@@ -346,7 +353,7 @@ class MJHMC(BlockedStep):
 
     def _start(self, target: Target, point: Mapping[str, np.ndarray]) -> None:
         tune = self.planned_tune if self.tune else 0
-        x = find_start(self.density, target, point, self.rng, jitter=self.jitter and tune > 0)
+        x = find_start(self.density, target, point, self.rng, tries=self._tries if tune > 0 else 0)
         if self.check_gradient:
             check_custom_gradients(self.density, target, x)
         seed = chain_seed(self.rng)

@@ -6,8 +6,8 @@ trajectory.py), as long as it is accepted. So integrators are compared by
 .. math:: h\, \tau(h)^{-2} / \sigma,
 
 with the step size h per gradient, the mean stay :math:`\tau` (that of 1 / acceptance) over draws
-that had no say in the metric, and the standard deviation :math:`\sigma` of the slowest direction. The
-square was measured for the mean acceptance: over nine posteriors and 60 to 90 motions each,
+that had no say in the metric, and the standard deviation :math:`\sigma` of the slowest direction.
+The square was measured for the mean acceptance: over nine posteriors and 60 to 90 motions each,
 acceptances from 0.7 to 0.93 do alike, and so does h times the square.
 """
 
@@ -29,8 +29,8 @@ from mjhmc_numba.warmup.trajectory import QUARTER_TURN
 __all__ = ["FEWEST_TRIALS", "Trial", "choose_integrator", "step_bounds"]
 
 # How long a draw would stay is the mean of 1 / acceptance. It tells of places that few draws are in
-# and that are hard to leave, as a mean acceptance does not; but one momentum of many must not decide
-# it, so that acceptances count as this at least.
+# and that are hard to leave, as a mean acceptance does not; but one momentum of many must not
+# decide it, so that acceptances count as this at least.
 LEAST = 0.05
 # The harmonic integrator, whose Gaussian has other tails, must be accepted nearly everywhere. With
 # any stay a chain now and then did not come back from a tail (rugby, eight schools: 3 seeds each).

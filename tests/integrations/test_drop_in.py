@@ -8,13 +8,14 @@ import numpy as np
 import pymc as pm
 import pytest
 from pymc.backends.base import MultiTrace
+from pymc.exceptions import SamplingError
 from pymc.step_methods import STEP_METHODS, Metropolis
 from pymc.step_methods.compound import Competence
 
 import mjhmc_numba.pymc as mp
 from mjhmc_numba.errors import SettingsError
-from mjhmc_numba.pymc import arguments
-from mjhmc_numba.pymc.errors import OtherMethodError
+from mjhmc_numba.pymc import arguments, step
+from mjhmc_numba.pymc.errors import OtherMethodError, UnknownVariableError
 from tests.integrations import models
 from tests.integrations.chains import OTHERS_WARN
 
@@ -93,6 +94,7 @@ def test_an_argument_of_nuts_is_answered_by_the_step_too(model):
         ({"progressbar": "some"}, "progressbar='some'"),
         ({"init": "best"}, "init='best'"),
         ({"blas_cores": "many"}, "blas_cores"),
+        ({"jitter_max_retries": -1}, "jitter_max_retries"),
         ({"jumps": True, "callback": print}, "jumps goes with whole chains"),
         ({"blocking": False, "draws": 0}, "blocking goes with whole chains"),
         ({"clocks": 1}, "Unknown setting"),
@@ -103,9 +105,46 @@ def test_a_wrong_value_is_refused_before_anything_is_compiled(model, wrong, word
         mp.sample(**SMALL | {"model": model} | wrong)
 
 
-def test_a_model_given_first_is_told_where_it_goes(model):
+@pytest.mark.parametrize("before", [(), (100,), (100, 100)])
+def test_a_model_given_as_a_number_is_told_where_it_goes(model, before):
     with pytest.raises(SettingsError, match="model="):
-        mp.sample(model)
+        mp.sample(*before, model)
+
+
+# Whole chains in native code, and draw by draw through PyMC.
+PATHS = [{}, {"callback": lambda trace, draw: None}]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=["native", "callback"])
+def test_random_starts_are_tried_once_and_as_often_again_as_was_asked_for(path):
+    """Nine in ten lie outside of the support: the first of this seed does, one of 50 does not."""
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.0)
+        pm.Potential("inside", pm.math.switch(abs(x) < 0.1, -x * x, -np.inf))
+    how = SMALL | {"tune": 1, "chains": 1, "model": model, "quiet": True} | path
+    with pytest.raises(SamplingError, match="none of 1 random"):
+        mp.sample(**how, jitter_max_retries=0)
+    data = mp.sample(**how)
+    assert float(abs(data["posterior"]["x"]).max()) < 0.1
+
+
+@pytest.mark.parametrize("path", PATHS, ids=["native", "callback"])
+def test_no_more_random_starts_than_the_first_are_needed_where_it_is_good(model, usual, path):
+    assert same(mp.sample(**SMALL, model=model, jitter_max_retries=0, **path), usual)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=["native", "callback"])
+def test_a_transformed_name_is_refused_on_both_paths(path):
+    with pytest.raises(UnknownVariableError, match="include_transformed"):
+        mp.sample(**SMALL, model=models.regression(), var_names=["sigma_log__"], **path)
+
+
+def test_the_check_of_a_gradient_can_be_turned_off_where_pymc_draws(model, monkeypatch):
+    checked = []
+    monkeypatch.setattr(step, "check_custom_gradients", lambda *args: checked.append(args))
+    for check in (True, False):
+        mp.sample(**SMALL, model=model, cores=1, check_gradient=check, **PATHS[1])
+    assert len(checked) == SMALL["chains"]
 
 
 @pytest.mark.parametrize(
@@ -231,18 +270,19 @@ def claimed():
     STEP_METHODS.remove(Claiming)
 
 
-def test_a_variable_of_another_step_method_is_refused(claimed):
+@pytest.mark.parametrize("path", PATHS, ids=["native", "callback"])
+def test_a_variable_of_another_step_method_is_refused(claimed, path):
     with pytest.raises(OtherMethodError, match=r"own \(Claiming\)"):
-        mp.sample(model=claimed)
+        mp.sample(model=claimed, **path)
     with pytest.raises(OtherMethodError, match=r"own \(Claiming\)"), claimed:
         mp.MJHMC([claimed["own"], claimed["s"]])
 
 
 def test_a_variable_of_another_step_method_is_left_to_it(claimed):
     with claimed:
-        step = mp.MJHMC()
-        assert [v.name for v in step.vars] == ["s_log__"]
-        data = pm.sample(step=step, cores=1, **SMALL)
+        ours = mp.MJHMC()
+        assert [v.name for v in ours.vars] == ["s_log__"]
+        data = pm.sample(step=ours, cores=1, **SMALL)
         both = [Claiming([claimed["own"]]), mp.MJHMC([claimed["s"]])]
         pm.sample(step=both, cores=1, **SMALL)
     assert {"own", "s"} <= set(data["posterior"].data_vars)

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pymc as pm
@@ -11,6 +12,7 @@ from pymc.step_methods import NUTS, STEP_METHODS
 
 import mjhmc_numba.pymc as mp
 from mjhmc_numba.errors import SettingsError
+from mjhmc_numba.pymc.packaging import answer_arguments
 from mjhmc_numba.settings import Settings
 from tests.integrations import models
 from tests.integrations.chains import FIXED, OTHERS_WARN, QUIET
@@ -23,6 +25,7 @@ SHORT = {"draws": 20, "tune": 30, "chains": 2, "cores": 1, "random_seed": 5} | Q
 @pytest.fixture(autouse=True)
 def nothing_stays():
     """Whatever a test does, PyMC's list and functions are as they were."""
+    answer_arguments()  # as the first step does that is made
     before, function = list(STEP_METHODS), mcmc.instantiate_steppers
     yield
     assert before == STEP_METHODS
@@ -74,6 +77,27 @@ def test_what_pymc_advises_after_divergences_works():
             data = pm.sample(**SHORT | {"tune": 100}, target_accept=target)
             made.append(float(data["sample_stats"]["step_size_bar"].mean()))
     assert made[1] < made[0]
+
+
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("given", [{"target_accept": 0.95}, {"mjhmc": {"target_accept": 0.95}}])
+def test_arguments_of_a_step_that_is_made_already_are_told_where_they_go(registered, given):
+    """PyMC's advice after divergences is to increase `target_accept`."""
+    with models.gaussian(), mp.register() if registered else nullcontext():
+        for step in (mp.MJHMC(), [mp.MJHMC()]):
+            with pytest.raises(SettingsError, match=r"step=MJHMC\(target_accept=0.95\)"):
+                pm.sample(step=step, **SHORT, **given)
+        with pytest.raises(SettingsError, match="max_treedepth: MJHMC has no trees"):
+            pm.sample(step=step, **SHORT, nuts={"max_treedepth": 5})
+
+
+def test_arguments_of_other_steps_reach_them_and_are_checked_by_pymc():
+    with models.mixed() as model:
+        step = mp.MJHMC([model["a"]])
+        data = pm.sample(step=step, **SHORT, target_accept=0.99)  # NUTS has the rest
+        with pytest.raises(ValueError, match="Invalid key"):
+            pm.sample(step=pm.Metropolis(), **SHORT, target_accept=0.99)
+    assert {"reached_max_treedepth", "n_L"} <= set(data["sample_stats"].data_vars)
 
 
 def test_arguments_of_nuts_alone_are_refused():

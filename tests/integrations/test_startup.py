@@ -71,6 +71,25 @@ def test_a_later_process_computes_the_same_bits_and_compiles_nothing(tmp_path):
     assert third["logp"] != first["logp"]
 
 
+DRAWS = """
+import json, warnings
+warnings.simplefilter("ignore")
+import mjhmc_numba.pymc as mp
+from tests.integrations.test_startup import hierarchy
+
+drawn = mp.sample(100, 200, 2, hierarchy(), random_seed=3, quiet=True)["posterior"]
+values = {name: drawn[name].values.ravel().tolist() for name in ("scale", "effect", "noise")}
+print(json.dumps({name: [x.hex() for x in array] for name, array in values.items()}))
+"""
+
+
+@pytest.mark.long  # the sampler itself is compiled from nothing
+def test_a_seed_makes_the_same_draws_with_a_cold_cache_and_with_a_warm_one(tmp_path):
+    cold, warm = (report_of(DRAWS, **caches_in(tmp_path)) for _ in range(2))
+    assert len(set(warm["noise"])) > 100
+    assert warm == cold
+
+
 def test_machine_code_is_made_for_the_c_function_alone_and_pytensors_cache_is_left_alone(
     tmp_path, monkeypatch
 ):

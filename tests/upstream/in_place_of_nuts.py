@@ -73,8 +73,6 @@ def put_in_place() -> None:
         if name.split(".")[0] == "pymc" and getattr(module, "NUTS", None) is PYMC_NUTS:
             module.NUTS = NUTS  # type: ignore[attr-defined]
     mcmc.init_nuts = pm.init_nuts = init_nuts
-    if hasattr(mcmc, "NUTPIE_INSTALLED"):  # PyMC 6 would rather take nutpie
-        mcmc.NUTPIE_INSTALLED = False
 
 
 put_in_place()

@@ -6,6 +6,10 @@ The tests are those of the PyMC that is installed, from its repository. What fai
 with NUTS itself: a test that fails with both says nothing about MJHMC. Tests that ask for what
 MJHMC is not are listed in `not_applicable.toml`, each with the reason. The program fails if any
 other test fails, or if a listed one passes.
+
+A whole run writes its counts to `found.json`, and the documentation shows them. PyMC's ZarrTrace
+works with zarr 2 alone: where zarr is newer, its tests are expected to fail. A folder with zarr 2
+may be given as PYTHONPATH, as `make test-upstream` does.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from pathlib import Path
 import pymc as pm
 
 HERE = Path(__file__).parent
+FOUND = HERE / "found.json"
 REPOSITORY = "https://github.com/pymc-devs/pymc"
 TESTS = (
     "tests/step_methods",
@@ -39,7 +44,9 @@ TESTS = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", default=REPOSITORY, help="a folder or a git repository")
-    parser.add_argument("--tag", default=f"v{pm.__version__}", help="of the repository")
+    parser.add_argument(
+        "--tag", default=f"v{pm.__version__}", help="of the repository, or a name for the folder"
+    )
     arguments, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = fetch(arguments.source, arguments.tag, Path(temporary) / "pymc")
@@ -50,7 +57,10 @@ def main() -> int:
         failed = [test for test, outcome in found.items() if outcome == "failed"]
         # One that failed before it was collected has the name of its file.
         with_nuts = run(folder, failed) if failed else {}
-    return report(found, {test for test in failed if with_nuts.get(test) == "failed"})
+    counts = report(found, {test for test in failed if with_nuts.get(test) == "failed"})
+    if not rest:
+        keep(counts | {"tests": arguments.tag})
+    return int(bool(counts["ours"] or counts["stale"]))
 
 
 def fetch(source: str, tag: str, target: Path) -> Path:
@@ -66,25 +76,21 @@ def run(folder: Path, arguments: list[str]) -> dict[str, str]:
     """The outcome of each test."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         # PyMC's tests import each other as a package, ours must not be in the way.
-        environment = os.environ | {"PYTHONPATH": str(HERE), "OUTCOMES": file.name}
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "outcomes"]
-        command += [
-            "--continue-on-collection-errors",
-            "-p",
-            "no:cacheprovider",
-            "--rootdir",
-            ".",
-            *arguments,
-        ]
-        subprocess.run(command, cwd=folder, env=environment, check=False)
+        path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = os.environ | {"PYTHONPATH": path, "OUTCOMES": file.name}
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--rootdir", "."]
+        command += ["--continue-on-collection-errors", "-p", "no:cacheprovider", "-p", "outcomes"]
+        command += ["-p", "pymc_nuts"]
+        command += ["-p", "no:zarr"]  # the plugin of zarr 3 beside zarr 2
+        subprocess.run([*command, *arguments], cwd=folder, env=environment, check=False)
         text = Path(file.name).read_text()
     if not text:
         sys.exit("pytest could not run; what it said stands above.")
     return json.loads(text)
 
 
-def report(found: dict[str, str], theirs: set[str]) -> int:
-    """Print what was found; 1 if there is something to mend."""
+def report(found: dict[str, str], theirs: set[str]) -> dict[str, int]:
+    """Print what was found, and count it."""
     reasons = tomllib.loads((HERE / "not_applicable.toml").read_text())["not_applicable"]
     generation = pm.__version__.split(".")[0]
     reasons = [r for r in reasons if generation in r.get("pymc", ["5", "6"])]
@@ -97,13 +103,29 @@ def report(found: dict[str, str], theirs: set[str]) -> int:
     show("Not applicable", [f"{test}\n    {why[test]}" for test in others])
     show("Listed as not applicable, but pass", stale)
     show("OURS", ours)
-    counts = Counter(found.values())
+    outcomes = Counter(found.values())
+    counts = {
+        "passed": outcomes["passed"],
+        "ours": len(ours),
+        "not_applicable": len(others),
+        "with_nuts_too": len(theirs),
+        "skipped": outcomes["skipped"],
+        "expected": outcomes["xfailed"],
+        "stale": len(stale),
+    }
     print(
-        f"\nPyMC {pm.__version__}: {counts['passed']} pass, {len(ours)} fail and are ours, "
-        f"{len(others)} are not applicable, {len(theirs)} fail with NUTS too, "
-        f"{counts['skipped']} are skipped, {counts['xfailed']} are expected to fail."
+        f"\nPyMC {pm.__version__}: {counts['passed']} pass, {counts['ours']} fail and are ours, "
+        f"{counts['not_applicable']} are not applicable, {counts['with_nuts_too']} fail with NUTS "
+        f"too, {counts['skipped']} are skipped, {counts['expected']} are expected to fail."
     )
-    return int(bool(ours or stale))
+    return counts
+
+
+def keep(counts: dict[str, int | str]) -> None:
+    """Write the counts of this generation of PyMC in place of older ones."""
+    found = json.loads(FOUND.read_text()) if FOUND.exists() else {}
+    found[pm.__version__.split(".")[0]] = {"pymc": pm.__version__} | counts
+    FOUND.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
 
 
 def reason(test: str, reasons: list[dict]) -> str | None:
