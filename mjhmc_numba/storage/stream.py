@@ -12,8 +12,10 @@ from mjhmc_numba.storage.zarr_store import ChainStore
 
 __all__ = ["Stream", "Thinned"]
 
-MOST_DRAWS = 4000  # as many as the rules about draws look at, and as many again
-MOST_NUMBERS = 1 << 20
+MOST_DRAWS = 4000  # of a chain: as many as the rules about draws look at, and as many again
+MOST_NUMBERS = 1 << 20  # likewise
+FEWEST_KEPT = 64
+CHAINS_IN_FULL = 16  # of more chains fewer draws are kept, as many in all
 
 LARGEST = COLUMN["longest_stay"]  # the one count of which the largest counts, and not the sum
 SUMMED = [COLUMN[name] for name in COUNTS if COLUMN[name] != LARGEST]
@@ -27,6 +29,8 @@ class Thinned:
     ----------
     ndim : int
         Dimensions.
+    chains : int
+        All chains of the run.
     stride : int
         Draws for one that is kept; doubled whenever there are too many.
     seen : int
@@ -34,6 +38,7 @@ class Thinned:
     """
 
     ndim: int
+    chains: int = 1
     stride: int = field(default=1, init=False)
     seen: int = field(default=0, init=False)
     kept: Rows = field(init=False)  # with sums of counts from the first draw on
@@ -45,7 +50,8 @@ class Thinned:
 
     @property
     def most(self) -> int:
-        return max(min(MOST_DRAWS, MOST_NUMBERS // self.ndim), 64)
+        share = max(1.0, self.chains / CHAINS_IN_FULL)
+        return max(int(min(MOST_DRAWS, MOST_NUMBERS // self.ndim) / share), FEWEST_KEPT)
 
     def add(self, rows: Rows) -> None:
         """Take in draws."""
@@ -84,16 +90,19 @@ class Stream:
         Dimensions.
     acceptance : float
         The last acceptance rate that was known.
+    chains : int
+        All chains of the run.
     """
 
     ndim: int
     acceptance: float
+    chains: int = 1
     stored: int = field(default=0, init=False)
     divergences: int = field(default=0, init=False)
     thinned: Thinned = field(init=False)
 
     def __post_init__(self) -> None:
-        self.thinned = Thinned(self.ndim)
+        self.thinned = Thinned(self.ndim, self.chains)
 
     def write(self, store: ChainStore, rows: Rows) -> None:
         """Write the next draws."""
