@@ -371,7 +371,8 @@ class Process:
         vectors = np.array(x, dtype=float, order="C", ndmin=2)
         if vectors.ndim != 2 or vectors.shape[1] != self.target.ndim:
             raise ValueError(
-                f"Positions have shape (n, {self.target.ndim}), as the density, not {vectors.shape}."
+                f"Positions have shape (n, {self.target.ndim}), as the density, not "
+                f"{vectors.shape}."
             )
         return vectors
 
