@@ -70,7 +70,8 @@ class Thinned:
         self.kept = Rows(*map(np.concatenate, zip(self.kept, chosen, strict=True)))
         while len(self.kept.draws) > self.most:
             self.stride *= 2
-            self.kept = Rows(*(array[1::2] for array in self.kept))
+            # Copies: views would hold on to the draws that are not kept.
+            self.kept = Rows(*(array[1::2].copy() for array in self.kept))
 
     def rows(self) -> Rows:
         """The draws, with counts since the draw before; of the last one, to the end."""
