@@ -12,6 +12,7 @@ __all__ = [
     "is_clearly_converged",
     "least_effective",
     "nested_r_hat",
+    "nested_r_hat_of",
     "slowest_dimensions",
     "split_r_hat",
 ]
@@ -209,14 +210,21 @@ def nested_r_hat(draws: np.ndarray, superchains: Sequence[int]) -> np.ndarray:
     (d,) array
         NaN where nothing has moved, or with less than two superchains.
     """
-    groups = [np.flatnonzero(np.asarray(superchains) == g) for g in np.unique(superchains)]
-    size = min(len(group) for group in groups)
-    nested = draws[np.array([group[:size] for group in groups])]  # (superchain, chain, draw, d)
-    means = nested.mean(axis=2)
     with np.errstate(all="ignore"):
-        within = nested.var(axis=2, ddof=1) if draws.shape[1] > 1 else np.zeros_like(means)
-        among = means.var(axis=1, ddof=1) if size > 1 else 0.0
-        if len(groups) < 2:
-            return np.full(draws.shape[2], np.nan)
-        between = means.mean(axis=1).var(axis=0, ddof=1)
-        return np.sqrt(1 + between / (within.mean(axis=1) + among).mean(axis=0))
+        within = draws.var(axis=1, ddof=1) if draws.shape[1] > 1 else np.zeros(draws[:, 0].shape)
+    return nested_r_hat_of(draws.mean(axis=1), within, superchains)
+
+
+def nested_r_hat_of(
+    means: np.ndarray, variances: np.ndarray, superchains: Sequence[int]
+) -> np.ndarray:
+    """The same of means and variances (chain, d) of the draws of each chain."""
+    groups = [np.flatnonzero(np.asarray(superchains) == g) for g in np.unique(superchains)]
+    if len(groups) < 2:
+        return np.full(means.shape[1], np.nan)
+    size = min(len(group) for group in groups)
+    used = np.array([group[:size] for group in groups])  # (superchain, chain)
+    with np.errstate(all="ignore"):
+        among = means[used].var(axis=1, ddof=1) if size > 1 else 0.0
+        between = means[used].mean(axis=1).var(axis=0, ddof=1)
+        return np.sqrt(1 + between / (variances[used].mean(axis=1) + among).mean(axis=0))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.convergence import least_effective, nested_r_hat, split_r_hat
+from mjhmc_numba.convergence import least_effective, nested_r_hat, nested_r_hat_of, split_r_hat
 from mjhmc_numba.markup import card
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import STATISTICS
@@ -28,6 +28,7 @@ __all__ = [
     "stored_groups",
 ]
 
+NUMBERS_AT_ONCE = 1 << 20  # of a store in memory: 8 MB
 FEWEST_TO_JUDGE = 4  # draws, for halves of chains to have a variance
 
 # Attributes that all chains of a run share.
@@ -173,10 +174,13 @@ class Result:
             For each chain a number that it shares with those that started where it did. Those of
             a pooled warm-up by default.
         """
-        groups = self.superchains if superchains is None else superchains
+        return nested_r_hat(self.draws, self._superchains(superchains))
+
+    def _superchains(self, given: Sequence[int] | None) -> Sequence[int]:
+        groups = self.superchains if given is None else given
         if groups is None or len(groups) != len(self.chains):
             raise ValueError("Say for each chain which superchain it belongs to.")
-        return nested_r_hat(self.draws, groups)
+        return groups
 
     def to_arviz(self, names: Sequence[str] | Mapping[str, tuple] | None = None) -> Any:
         """The draws for ArviZ: InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x).
@@ -271,6 +275,8 @@ class Result:
                 for tuned, gradients in zip(self.tuned, self.warmup_gradients, strict=True)
             ]
         )
+        if self.superchains is not None:
+            merged["superchains"] = self.superchains
         return merged | ({"rerun": self.rerun} if self.rerun else {})
 
     def warmup_attributes(self) -> dict[str, str]:
@@ -414,6 +420,20 @@ class Stored:
     def gradients(self) -> dict[str, int]:
         """Gradients of all chains, in the warm-up and after it."""
         return self.thinned.gradients
+
+    def nested_r_hat(self, superchains: Sequence[int] | None = None) -> np.ndarray:
+        """R-hat of many short chains, from all draws; see `Result.nested_r_hat`."""
+        x = open_store(self.path)["posterior"]["x"]
+        groups = self.thinned._superchains(superchains)
+        means, variances = np.zeros((2, *np.delete(x.shape, 1)))
+        at_once = max(NUMBERS_AT_ONCE // max(x[0].size, 1), 1)
+        for first in range(0, len(x), at_once):
+            some = slice(first, first + at_once)
+            draws = x[some].values
+            means[some] = draws.mean(axis=1)
+            if draws.shape[1] > 1:
+                variances[some] = draws.var(axis=1, ddof=1)
+        return nested_r_hat_of(means, variances, groups)
 
     def to_arviz(self) -> Any:
         """All draws for ArviZ, read from the disk when they are used."""

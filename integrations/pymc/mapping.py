@@ -1,9 +1,10 @@
 """One model on many data sets, with one compilation.
 
-Data sets come in groups of neighbours. The first of a group has a warm-up of its own; the others
-begin with what it has tuned, at its last draw, and burn in. One whose chains then look poor has a
-warm-up of its own after all. Who is whose neighbour depends on the order of the data sets alone,
-so the draws are the same on any number of cores or workers.
+Data sets come in groups of neighbours. The first of a group has a warm-up of its own; what it has
+tuned, and some of its draws, are carried over to the others (`neighbours`), which begin with them
+and burn in. One whose chains then look poor has a warm-up of its own after all. Who is whose
+neighbour depends on the order of the data sets alone, so the draws are the same on any number of
+cores or workers.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mjhmc_numba.initial import Region
 from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.errors import ModelError
+from mjhmc_numba.pymc.neighbours import Neighbour
 from mjhmc_numba.pymc.packaging import data_in_model, initial_point_functions
 from mjhmc_numba.pymc.start import (
     JITTER_RETRIES,
@@ -80,6 +82,8 @@ class _Fit:
     acceptance: float = np.nan
     tuned: list = field(default_factory=list)
     summary: dict[str, float] = field(default_factory=dict)
+    carrying: int = 0  # gradients that it took to begin with a neighbour's warm-up
+    spent: np.ndarray | None = None  # gradients of each chain
     error: BaseException | None = None
 
     @property
@@ -97,12 +101,15 @@ class _Fit:
         rates = stats[:, :, COLUMN["acceptance_rate"]]
         self.acceptance = float(np.nanmean(rates)) if np.isfinite(rates).any() else np.nan
         self.tuned = [output.tuned for output in outputs]
+        self.spent = stats[:, :, COLUMN["n_gradients"]].sum(axis=1)
         self.summary = {
             "r_hat": float(np.max(split_r_hat(draws))),
             "ess": least_effective(draws)[0],
             "divergences": float(stats[:, :, COLUMN["n_diverging"]].astype(bool).sum()),
-            "gradients": float(stats[:, :, COLUMN["n_gradients"]].sum()),
-            "warmup_gradients": float(sum(output.warmup_gradients for output in outputs)),
+            "gradients": float(self.spent.sum()),
+            "warmup_gradients": float(
+                self.carrying + sum(output.warmup_gradients for output in outputs)
+            ),
             "has_own_warmup": float(self.tasks[0].tuned is None),
         }
 
@@ -173,9 +180,10 @@ def map_datasets(
         run(leaders, own)
         burn_in = max(round(BURN_IN * tune), 1)
         led = {id(fit): leader for fit, leader in followers if leader.is_done}
+        lead = _Lead(settings, draws, burn_in)
         run(
             [fit for fit, _ in followers if id(fit) in led],
-            lambda fit: _led_tasks(fit, led[id(fit)], settings, draws, burn_in),
+            lambda fit: lead.tasks(fit, led[id(fit)]),
         )
         again = [f for f, leader in followers if id(f) not in led or f.is_poor(leader)]
         run(again, own)
@@ -235,19 +243,55 @@ def _again(rng: np.random.Generator) -> np.random.Generator:
     return np.random.default_rng(cast("np.random.SeedSequence", rng.bit_generator.seed_seq))
 
 
-def _led_tasks(
-    fit: _Fit, leader: _Fit, settings: Settings, draws: int, burn_in: int
-) -> list[ChainTask]:
-    """Tasks that begin where the leader ended, with what it has tuned."""
-    assert fit.target is not None
+class _Lead:
+    """Tasks that begin with what a leader has tuned, at draws of its posterior."""
+
+    def __init__(self, settings: Settings, draws: int, burn_in: int):
+        self._settings, self._counts = settings, (draws, burn_in)
+        self._may_carry = isinstance(settings.metric, str)  # a metric that is given stays
+        self._known: dict[int, Neighbour | None] = {}
+        self._led: dict[int, int] = {}  # data sets of each leader so far
+
+    def tasks(self, fit: _Fit, leader: _Fit) -> list[ChainTask]:
+        assert fit.target is not None
+        assert leader.draws is not None
+        made = leader.draws.shape[1]
+        # Each from other draws: what chance there is in them should not be that of all neighbours.
+        nth = self._led[id(leader)] = self._led.get(id(leader), -1) + 1
+        x, tuned = leader.draws[:, made - 1 - nth * made // NEIGHBOURS], list(leader.tuned)
+        carried = self._carried(fit, leader, x)
+        if carried is not None:
+            one, x, fit.carrying = carried
+            tuned = [one] * len(x)
+        seeds = [chain_seed(_again(parent)) for parent in fit.rngs]
+        return [
+            replace(
+                ChainTask(
+                    fit.target, self._settings, *self._counts, seed, Region(x[k].copy(), 0.0)
+                ),
+                number=k,
+                tuned=tuned[k],
+            )
+            for k, seed in enumerate(seeds)
+        ]
+
+    def _carried(self, fit: _Fit, leader: _Fit, x: np.ndarray) -> tuple | None:
+        assert fit.target is not None
+        if not self._may_carry:
+            return None
+        if id(leader) not in self._known:
+            assert leader.target is not None
+            self._known[id(leader)] = Neighbour.of(leader.target, _best(leader))
+        neighbour = self._known[id(leader)]
+        return None if neighbour is None else neighbour.carry(fit.target, x)
+
+
+def _best(leader: _Fit) -> Any:
+    """What the chain was tuned to whose draws are worth most per gradient."""
     assert leader.draws is not None
-    target, tasks = fit.target, []
-    for k, parent in enumerate(fit.rngs):
-        seed = chain_seed(_again(parent))
-        region = Region(leader.draws[k, -1].copy(), 0.0)
-        task = ChainTask(target, settings, draws, burn_in, seed, region, number=k)
-        tasks.append(replace(task, tuned=leader.tuned[k]))
-    return tasks
+    assert leader.spent is not None
+    sizes = [least_effective(draws[None])[0] for draws in leader.draws]
+    return leader.tuned[int(np.argmax(np.array(sizes) / leader.spent))]
 
 
 def _run(fits: list[_Fit], make: Callable, cores, executor, shown: _Counted) -> None:

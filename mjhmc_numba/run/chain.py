@@ -65,7 +65,9 @@ class ChainRun(WatchedChain):
         except BaseException as raised:
             error = raised
         is_whole = error is None and self.made == task.draws
-        return self.ended(error, state_of(self) if is_whole else None)
+        # A store is not extended: what its chains need to go on is more than what is kept of them.
+        goes_on = is_whole and task.store is None
+        return self.ended(error, state_of(self) if goes_on else None)
 
     def _begin(self) -> None:
         """Make the process at its start, or where it was."""
@@ -168,7 +170,9 @@ class ChainRun(WatchedChain):
         task = self.task
         assert self.process is not None
         if task.store is not None:
-            self.stream = self.stream or Stream(task.target.ndim, self.acceptance)
+            self.stream = self.stream or Stream(
+                task.target.ndim, self.acceptance, task.store.chains
+            )
             self.base, self.flushed = self.made, time.monotonic()
         self.rows.note_tuned(slice(self.made - self.base, None), self.process.tuned)
         self.block = self.made, time.perf_counter()

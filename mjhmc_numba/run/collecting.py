@@ -18,6 +18,7 @@ from mjhmc_numba.run.chain import ChainRun
 from mjhmc_numba.run.dispatch import run_chains
 from mjhmc_numba.run.elsewhere import RemoteRun
 from mjhmc_numba.run.going_on import with_files
+from mjhmc_numba.run.stores import flush_stores
 from mjhmc_numba.run.tasks import ChainOutput, ChainTask
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import STATISTICS, WIDTH, Rows, by_name, longest_rectangle
@@ -97,6 +98,7 @@ def run_tasks(
             executor=executor,
             on_start=on_start,
         )
+    flush_stores(tasks)
     errors = [(k, o.error) for k, o in enumerate(outputs) if o.error is not None]
     kept = longest_rectangle([o.made for o in outputs])
     if not kept:  # then keep the warm-up, where it was asked for or is all that there is to show

@@ -37,8 +37,8 @@ def run_chains(
     thread. A chain that fails ends the others, unless they are to `keep_going`.
     """
     d, draws = tasks[0].target.ndim, tasks[0].draws
-    store = tasks[0].store
-    out = np.empty((len(tasks), draws if store is None else store.chunk, d))
+    is_stored = tasks[0].store is not None  # then a chain has room for a chunk while it runs
+    out = np.empty((len(tasks), 0 if is_stored else draws, d))
     if executor is not None:
         remote = [RemoteRun(task, out[k]) for k, task in enumerate(tasks)]
         if on_start is not None:

@@ -96,6 +96,10 @@ def run_elsewhere(
         )
         try:
             _watch_elsewhere(runs, calls, reports, display, press, keep_going)
+        except BaseException:  # what is not waited for must not go on
+            calls.cancel()
+            reports.stop()
+            raise
         finally:
             calls.close()
     for k in calls.rerun | reports.started_again:

@@ -11,9 +11,9 @@ import numpy as np
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.results import Result
 from mjhmc_numba.run.tasks import ChainTask
-from mjhmc_numba.storage import ChainStore, Checkpoint, Group, Store
+from mjhmc_numba.storage import Checkpoint, Group, Store
 
-__all__ = ["check_store", "finish_store", "with_store"]
+__all__ = ["check_store", "finish_store", "flush_stores", "with_store"]
 
 
 def with_store(
@@ -42,12 +42,10 @@ def with_store(
     if checkpoint is not None and (store.exists or is_begun):
         store.check(len(tasks), tasks[0].draws, is_begun=is_begun)
     else:
-        store.create(groups, [task.number for task in tasks], tasks[0].draws)
-    chunk = store.chunk
-    return [
-        replace(task, store=ChainStore(store.path, k, chunk, variables))
-        for k, task in enumerate(tasks)
-    ]
+        numbers, draws = [task.number for task in tasks], tasks[0].draws
+        store.create(groups, numbers, draws, may_share=checkpoint is None)
+    parts = store.parts(variables)
+    return [replace(task, store=part) for task, part in zip(tasks, parts, strict=True)]
 
 
 def check_store(
@@ -62,6 +60,13 @@ def check_store(
     if wrong:
         raise SettingsError(f"store= does not go with {' or '.join(wrong)}.")
     return Store(store)
+
+
+def flush_stores(tasks: list[ChainTask]) -> None:
+    """Write what chains hold together, as after some of them have failed."""
+    for task in tasks:
+        if task.store is not None and task.store.batch is not None:
+            task.store.batch.flush()
 
 
 def finish_store(store: Store, result: Result) -> None:

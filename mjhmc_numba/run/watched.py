@@ -32,7 +32,7 @@ class WatchedChain:
     """What a chain has made. Its own thread writes it, and others read it meanwhile."""
 
     task: ChainTask
-    out: np.ndarray  # (draws, d), filled in place; with a store, again and again
+    out: np.ndarray  # (draws, d), filled in place; with a store its own, filled again and again
     process: Process | None = None
     warmup_made: int = 0
     warmup_kept: int = 0  # of these, in `warmup` now
@@ -46,6 +46,8 @@ class WatchedChain:
     def make_room(self) -> None:
         """Begin with nothing made, and with room for all that is to be kept."""
         task = self.task
+        if task.store is not None:
+            self.out = np.empty((task.store.chunk, task.target.ndim))
         self.rows = Rows.empty(len(self.out), task.target.ndim, self.out)
         self.base = 0  # the draw of the first row
         self.stream: Stream | None = None
@@ -152,6 +154,9 @@ class WatchedChain:
         )
         # The ladder and window of a chain that has ended may be larger than its draws.
         self.last, self.process, self.piece = self.progress(), None, self.piece[:0].copy()
+        if task.store is not None:  # nor is a chunk of each needed any more
+            self.out = np.empty((0, task.target.ndim))
+            self.rows = Rows.empty(0, task.target.ndim, self.out)
         return output
 
     def _thinned(self) -> Rows:

@@ -12,8 +12,10 @@ from mjhmc_numba.storage.zarr_store import ChainStore
 
 __all__ = ["Stream", "Thinned"]
 
-MOST_DRAWS = 4000  # as many as the rules about draws look at, and as many again
-MOST_NUMBERS = 1 << 20
+MOST_DRAWS = 4000  # of a chain: as many as the rules about draws look at, and as many again
+MOST_NUMBERS = 1 << 20  # likewise
+FEWEST_KEPT = 64
+CHAINS_IN_FULL = 16  # of more chains fewer draws are kept, as many in all
 
 LARGEST = COLUMN["longest_stay"]  # the one count of which the largest counts, and not the sum
 SUMMED = [COLUMN[name] for name in COUNTS if COLUMN[name] != LARGEST]
@@ -27,6 +29,8 @@ class Thinned:
     ----------
     ndim : int
         Dimensions.
+    chains : int
+        All chains of the run.
     stride : int
         Draws for one that is kept; doubled whenever there are too many.
     seen : int
@@ -34,6 +38,7 @@ class Thinned:
     """
 
     ndim: int
+    chains: int = 1
     stride: int = field(default=1, init=False)
     seen: int = field(default=0, init=False)
     kept: Rows = field(init=False)  # with sums of counts from the first draw on
@@ -45,7 +50,8 @@ class Thinned:
 
     @property
     def most(self) -> int:
-        return max(min(MOST_DRAWS, MOST_NUMBERS // self.ndim), 64)
+        share = max(1.0, self.chains / CHAINS_IN_FULL)
+        return max(int(min(MOST_DRAWS, MOST_NUMBERS // self.ndim) / share), FEWEST_KEPT)
 
     def add(self, rows: Rows) -> None:
         """Take in draws."""
@@ -64,7 +70,8 @@ class Thinned:
         self.kept = Rows(*map(np.concatenate, zip(self.kept, chosen, strict=True)))
         while len(self.kept.draws) > self.most:
             self.stride *= 2
-            self.kept = Rows(*(array[1::2] for array in self.kept))
+            # Copies: views would hold on to the draws that are not kept.
+            self.kept = Rows(*(array[1::2].copy() for array in self.kept))
 
     def rows(self) -> Rows:
         """The draws, with counts since the draw before; of the last one, to the end."""
@@ -84,16 +91,19 @@ class Stream:
         Dimensions.
     acceptance : float
         The last acceptance rate that was known.
+    chains : int
+        All chains of the run.
     """
 
     ndim: int
     acceptance: float
+    chains: int = 1
     stored: int = field(default=0, init=False)
     divergences: int = field(default=0, init=False)
     thinned: Thinned = field(init=False)
 
     def __post_init__(self) -> None:
-        self.thinned = Thinned(self.ndim)
+        self.thinned = Thinned(self.ndim, self.chains)
 
     def write(self, store: ChainStore, rows: Rows) -> None:
         """Write the next draws."""

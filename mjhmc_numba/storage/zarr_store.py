@@ -2,9 +2,12 @@
 
 A store holds the groups that ArviZ knows, with arrays as long as the run will be. Each chain writes
 its rows and then, in `sample_stats/valid_draws`, how many there are: what lies beyond is not there
-yet. Files are written beside their place and renamed, by zarr, so that a reader sees whole ones.
+yet. Files are written beside their place and renamed, so that a reader sees whole ones.
 
-Format 2 is written, which both generations of the zarr library read and write.
+Format 2 is written, which both generations of the zarr library read and write. A chunk that is
+made at once is written to its file from here: the library takes 2 ms for each, and the format is a
+compressed array. Many short chains share chunks (`Batch`): with a file for each of 26 variables, a
+thousand of them would spend their time on files.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +32,8 @@ __all__ = ["ChainStore", "Group", "Store", "open_store"]
 
 NUMBERS_PER_CHUNK = 1 << 19  # of all variables and statistics: 4 MB
 SHORTEST_CHUNK = 16
+MANY_CHAINS = 16  # more than these may share chunks
+BATCH_SECONDS = 5.0  # after which what chains share goes to the disk
 VALID = "valid_draws"
 DIMENSIONS = "_ARRAY_DIMENSIONS"  # where xarray looks for their names
 POSTERIOR, STATS = "posterior", "sample_stats"
@@ -92,7 +99,14 @@ class Store:
     def exists(self) -> bool:
         return self.path.exists()
 
-    def create(self, groups: Mapping[str, Group], chains: Sequence[int], draws: int) -> None:
+    def create(
+        self,
+        groups: Mapping[str, Group],
+        chains: Sequence[int],
+        draws: int,
+        *,
+        may_share: bool = True,
+    ) -> None:
         """Make the store, with room for all draws.
 
         Parameters
@@ -103,15 +117,21 @@ class Store:
             The number of each.
         draws : int
             Of each chain.
+        may_share : bool
+            Whether many short chains share chunks. They are written together, so that one of
+            them cannot go on from a checkpoint alone.
         """
         if self.exists:
             raise StorageError(f"{self.path} exists already; give a path that is not there yet.")
         with _typed(self.path):
             beside = self.path.with_name(self.path.name + ".partial")
             shutil.rmtree(beside, ignore_errors=True)
-            chunk = min(_chunk(groups), draws)
+            most = _chunk(groups)
+            chunk, together = min(most, draws), 1
+            if may_share and len(chains) > MANY_CHAINS:
+                together = min(max(most // max(draws, 1), 1), len(chains))
             for name, group in groups.items():
-                _create_group(beside, name, group, chains, draws, chunk)
+                _create_group(beside, name, group, chains, draws, (together, chunk))
             _consolidate(beside, groups)
             os.replace(beside, self.path)
 
@@ -146,15 +166,126 @@ class Store:
         """Number of them."""
         return int(_open(self.path)[STATS]["lp"].shape[0])
 
-    @property
-    def chunk(self) -> int:
-        """Draws of a chunk."""
-        return int(_open(self.path)[STATS]["lp"].chunks[1])
+    def parts(
+        self, variables: Callable[[np.ndarray], Mapping[str, np.ndarray]]
+    ) -> list[ChainStore]:
+        """That of each chain; see there."""
+        root = _open(self.path)
+        chains, draws = root[STATS]["lp"].shape
+        files = {
+            (group, name): ChunkFiles.of(self.path / group / name, array)
+            for group in GROUPS
+            for name, array in root[group].arrays()
+        }
+        together, chunk = map(int, root[STATS]["lp"].chunks)
+        numbers = range(chains)
+        parts = range(-(-chains // together))
+        batches = [Batch(files, k, numbers[k * together :][:together], draws) for k in parts]
+        return [
+            ChainStore(
+                self.path,
+                k,
+                chains,
+                draws,
+                chunk,
+                files,
+                variables,
+                batches[k // together] if together > 1 else None,
+            )
+            for k in numbers
+        ]
+
+
+class ChunkFiles(NamedTuple):
+    """The files of one array, each a chunk."""
+
+    path: Path
+    shape: tuple[int, ...]  # of a chunk
+    dtype: np.dtype
+    fill: Any
+
+    @classmethod
+    def of(cls, path: Path, array: Any) -> ChunkFiles:
+        """Those of an array as `_create_array` makes them."""
+        return cls(path, tuple(array.chunks), array.dtype, array.fill_value)
+
+    def room(self, chains: int) -> np.ndarray:
+        """A chunk with nothing in it, of so many chains."""
+        return np.full((chains, *self.shape[1:]), self.fill or 0, self.dtype)
+
+    def write(self, at: tuple[int, ...], values: np.ndarray) -> None:
+        """Write one chunk; what is missing at its ends is filled up."""
+        whole = np.ascontiguousarray(values, self.dtype)
+        if whole.shape != self.shape:
+            whole = self.room(self.shape[0])
+            whole[tuple(map(slice, values.shape))] = values
+        inner = (0,) * (len(self.shape) - len(at))
+        path = self.path / ".".join(map(str, (*at, *inner)))
+        beside = path.with_name(path.name + ".partial")
+        beside.write_bytes(_packing().encode(whole))
+        os.replace(beside, path)
+
+
+class Batch:
+    """Chains that share chunks. They are held in memory until all are there, and for some seconds.
+
+    Parameters
+    ----------
+    files : mapping of (str, str) to ChunkFiles
+        Of all arrays, by their group and name.
+    number : int
+        Of the batch.
+    chains : range
+        Its chains.
+    draws : int
+        Of each chain.
+    """
+
+    def __init__(
+        self,
+        files: Mapping[tuple[str, str], ChunkFiles],
+        number: int,
+        chains: range,
+        draws: int,
+    ):
+        self._files, self._number, self._chains, self._draws = files, number, chains, draws
+        self._lock = threading.Lock()
+        self._made = np.zeros(len(chains), np.int64)
+        self._held: dict[tuple[str, str], np.ndarray] = {}
+        self._is_new, self._saved = False, time.monotonic()
+
+    def write(self, chain: int, first: int, end: int, values: Mapping) -> None:
+        """Take the rows of a chain from the draw `first` on, by group and name of the variable."""
+        with self._lock:
+            place = chain - self._chains.start
+            for key, rows in values.items():
+                if key not in self._held:
+                    self._held[key] = self._files[key].room(len(self._chains))
+                self._held[key][place, first:end] = rows
+            self._made[place], self._is_new = end, True
+            is_late = time.monotonic() - self._saved >= BATCH_SECONDS
+            # A chain that comes in parts takes its time, and readers should see it.
+            if end < self._draws or is_late or (self._made == self._draws).all():
+                self._save()
+
+    def flush(self) -> None:
+        """Write what is held."""
+        with self._lock:
+            if self._is_new:
+                self._save()
+
+    def _save(self) -> None:
+        for key, held in self._held.items():
+            self._files[key].write((self._number, 0), held)
+        self._files[STATS, VALID].write((self._number,), self._made)
+        self._is_new, self._saved = False, time.monotonic()
+        if (self._made == self._draws).all():
+            self._held = {}
 
 
 @dataclass
 class ChainStore:
-    """The part of one chain in a store; sent to its worker with its task.
+    """The part of one chain in a store.
 
     Parameters
     ----------
@@ -162,32 +293,55 @@ class ChainStore:
         Of the store.
     chain : int
         Its place in it.
+    chains, draws : int
+        All chains, and draws of each.
     chunk : int
         Draws of a chunk.
+    files : mapping of (str, str) to ChunkFiles
+        Of all arrays, by their group and name.
     variables : callable
         (n, d) draws -> mapping of names to (n, ...) arrays, for the posterior.
+    batch : Batch, optional
+        Chains that it shares chunks with.
     """
 
     path: Path
     chain: int
+    chains: int
+    draws: int
     chunk: int
+    files: Mapping[tuple[str, str], ChunkFiles]
     variables: Callable[[np.ndarray], Mapping[str, np.ndarray]]
+    batch: Batch | None = None
     _root: Any = field(default=None, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_root": None}
 
     def write(self, first: int, draws: np.ndarray, stats: Mapping[str, np.ndarray]) -> None:
         """Write draws (n, d) and their statistics, each (n,), from the draw `first` on."""
-        rows = slice(first, first + len(draws))
+        end = first + len(draws)
+        groups = ((POSTERIOR, self.variables(draws)), (STATS, stats))
+        values = {
+            (group, name): array
+            for group, named in groups
+            for name, array in named.items()
+            if (group, name) in self.files
+        }
         with _typed(self.path):
-            if self._root is None:
-                self._root = _open(self.path, "r+")
-            for group, values in ((POSTERIOR, self.variables(draws)), (STATS, stats)):
-                for name, array in values.items():
-                    if name in self._root[group]:
-                        self._root[group][name][self.chain, rows] = array
-            self._root[STATS][VALID][self.chain : self.chain + 1] = rows.stop
+            if self.batch is not None:
+                self.batch.write(self.chain, first, end, values)
+                return
+            is_ended = end == self.draws or len(draws) == self.chunk
+            is_chunk = first % self.chunk == 0 and len(draws) <= self.chunk and is_ended
+            for key, array in values.items():
+                if is_chunk:
+                    self.files[key].write((self.chain, first // self.chunk), array[None])
+                else:
+                    self._array(*key)[self.chain, first:end] = array
+            self.files[STATS, VALID].write((self.chain,), np.array([end]))
+
+    def _array(self, group: str, name: str) -> Any:
+        if self._root is None:
+            self._root = _open(self.path, "r+")
+        return self._root[group][name]
 
 
 def open_store(path: str | os.PathLike) -> dict[str, Any]:
@@ -231,7 +385,12 @@ def _open(path: str | os.PathLike, mode: Any = "r") -> Any:
 
 
 def _create_group(
-    path: Path, name: str, group: Group, chains: Sequence[int], draws: int, chunk: int
+    path: Path,
+    name: str,
+    group: Group,
+    chains: Sequence[int],
+    draws: int,
+    chunk: tuple[int, int],
 ) -> None:
     if group.rest is not None:
         _write_dataset(path, name, group.rest)
@@ -241,14 +400,14 @@ def _create_group(
     lengths = {"draw": draws}
     for key, (dims, shape, dtype) in group.variables.items():
         lengths |= dict(zip(dims, shape, strict=True))
-        whole, part = (len(chains), draws, *shape), (1, chunk, *shape)
+        whole, part = (len(chains), draws, *shape), (*chunk, *shape)
         _create_array(root, key, whole, part, dtype, ("chain", "draw", *dims))
     for dim, length in lengths.items():
         if dim not in root:
             _write_numbers(root, dim, length)
     _write_array(root, "chain", np.array(chains, np.int64), len(chains))
     if name == STATS:
-        _write_array(root, VALID, np.zeros(len(chains), np.int64), 1)
+        _write_array(root, VALID, np.zeros(len(chains), np.int64), chunk[0])
 
 
 def _write_array(group: Any, name: str, values: np.ndarray, chunk: int) -> None:
@@ -293,8 +452,6 @@ def _create_array(
     dtype: np.dtype,
     dims: Sequence[str],
 ) -> None:
-    from numcodecs import Blosc
-
     # xarray takes a fill value for one that is missing; no whole number is.
     options = {
         "fill_value": np.nan if dtype.kind == "f" else None,
@@ -302,12 +459,18 @@ def _create_array(
         "shape": tuple(shape),
         "chunks": tuple(max(n, 1) for n in chunks),
     }
-    packed = Blosc("lz4", 1)
+    packed = _packing()
     if _is_newer():
         array = group.create_array(name, compressors=packed, **options)
     else:
         array = group.create_dataset(name, compressor=packed, **options)
     array.attrs[DIMENSIONS] = list(dims)
+
+
+def _packing() -> Any:
+    from numcodecs import Blosc
+
+    return Blosc("lz4", 1)
 
 
 def _consolidate(path: Path, groups: Any) -> None:

@@ -66,8 +66,7 @@ def test_failures_are_kept_apart(mapped):
 def test_neighbours_share_a_warm_up(mapped):
     own = mapped.sample_stats["has_own_warmup"].values
     assert own[0] == 1
-    assert own[4] == 1  # too far away
-    assert own.sum() < len(own)
+    assert own[1:].sum() == 0  # also where the posterior is far away, of the same shape
     assert (mapped.sample_stats["r_hat"] < 1.2).all()
     assert (mapped.sample_stats["divergences"] == 0).all()
 

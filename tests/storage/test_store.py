@@ -19,6 +19,7 @@ from mjhmc_numba.storage.checkpoint import ChainFiles
 from mjhmc_numba.storage.stream import Thinned
 from mjhmc_numba.storage.zarr_store import ChainStore
 from tests.api.densities import FIXED, log_gamma
+from tests.new_process import report_of
 from tests.same_bits import assert_same_stats
 from tests.storage.runs import RUN, ridge
 
@@ -220,6 +221,87 @@ def test_thinned_draws_are_every_kth_with_the_counts_of_all(parts):
     np.testing.assert_array_equal(kept.stats[:-1, counted], sums[:-1])
     stay = COLUMN["longest_stay"]
     assert kept.stats[:, stay].max() == rows.stats[:, stay].max()
+
+
+# --- many short chains
+
+MANY = {"ndim": 3, "draws": 40, "tune": 40, "chains": 70, "seed": 1, "progress": False}
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Chunks of about 8 chains, and so several batches and a last one that is not full."""
+    monkeypatch.setattr(zarr_store, "NUMBERS_PER_CHUNK", 8 * 40 * 32)
+
+
+@pytest.mark.parametrize("warmup", ["separate", "pooled"])
+def test_many_chains_share_files_and_are_those_of_memory(tmp_path, small_batches, warmup):
+    stored = mj.sample(log_gamma, store=tmp_path / "s", warmup=warmup, **MANY)
+    memory = mj.sample(log_gamma, warmup=warmup, **MANY)
+    data = stored.to_arviz()
+    np.testing.assert_array_equal(data["posterior"]["x"].values, memory.draws)
+    for name in ("lp", "n_steps", "divergences", "acceptance_rate"):
+        np.testing.assert_array_equal(data["sample_stats"][name].values, memory.stats[name])
+    files = list((tmp_path / "s" / "sample_stats" / "lp").glob("*.0"))
+    assert 1 < len(files) < 20
+    if warmup == "pooled":
+        np.testing.assert_allclose(stored.nested_r_hat(), memory.nested_r_hat(), rtol=1e-12)
+        assert list(data["posterior"].attrs["superchains"]) == memory.superchains
+
+
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SlowDensityWarning")
+def test_a_chain_that_fails_costs_no_draws_of_those_that_ended(tmp_path, small_batches):
+    calls = []
+
+    def failing(x):
+        calls.append(0)
+        if len(calls) > 3000:
+            raise ZeroDivisionError
+        return -0.5 * x @ x, -x
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        mj.sample(failing, store=tmp_path / "s", **MANY | FIXED | {"cores": 1})
+    made = raised.value.result.thinned.chains
+    assert 2 < len(made) < 70
+    data = mj.from_store(tmp_path / "s")
+    memory = mj.sample(lambda x: (-0.5 * x @ x, -x), **MANY | FIXED)
+    kept = data["posterior"]["chain"].values
+    assert set(made) <= set(kept)
+    np.testing.assert_array_equal(data["posterior"]["x"].values, memory.draws[kept])
+
+
+def test_the_draws_in_memory_do_not_grow_with_the_chains():
+    rows = rows_of(np.random.default_rng(1), 1000)
+    thinned = [Thinned(2, chains) for chains in (4, 100, 1000)]
+    for each in thinned:
+        each.add(rows)
+    lengths = [len(each.rows().draws) for each in thinned]
+    assert lengths[0] == 1000
+    assert 320 <= lengths[1] <= 640
+    assert 32 <= lengths[2] <= 64
+
+
+MANY_MEMORY = """
+import json, os, sys, warnings
+warnings.simplefilter("ignore")
+import mjhmc_numba as mj
+from tests.api.densities import log_gamma
+run = dict(ndim=10, seed=1, progress=False, tune=50, cores=2, warmup="pooled")
+mj.sample(log_gamma, draws=20, chains=20, store=sys.argv[1] + "w", **run)
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+before = resident()
+stored = mj.sample(log_gamma, draws=2000, chains=400, store=sys.argv[1], **run)
+print(json.dumps([resident() - before, float(stored.nested_r_hat().max())]))
+"""
+
+
+@pytest.mark.long
+def test_hundreds_of_chains_take_less_memory_than_their_draws(tmp_path):
+    """240 MB are written; what is kept of 400 chains is about 20 MB."""
+    more, r_hat = report_of(MANY_MEMORY, str(tmp_path / "s"))
+    assert more < 80e6
+    assert r_hat < 1.05
 
 
 MEMORY = """
