@@ -9,6 +9,7 @@ import numpy as np
 __all__ = [
     "autocorrelation",
     "effective_size",
+    "is_clearly_converged",
     "least_effective",
     "nested_r_hat",
     "slowest_dimensions",
@@ -21,6 +22,10 @@ LOOKED_AT = 16
 # Numbers of the draws taken at a time, so that a large result is not copied: 2 MB, as many as the
 # second cache of a core holds.
 BLOCK = 1 << 18
+# For `is_clearly_converged`: PyMC warns of R-hat above 1.01 and of less than 100 effective draws
+# per chain. Both limits are left a factor of 2; values beyond so many quartile distances (1.5 is
+# Tukey's, for outliers) are cut.
+CLEARLY_CONVERGED, CLEARLY_MANY, CUT = 1.005, 200, 1.5
 
 
 def slowest_dimensions(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -157,6 +162,33 @@ def split_r_hat(draws: np.ndarray) -> np.ndarray:
             between = halves.mean(axis=1).var(axis=0, ddof=1)
             r_hat[at : at + block.shape[2]] = np.sqrt((half - 1) / half + between / within)
     return r_hat
+
+
+def is_clearly_converged(draws: np.ndarray) -> bool:
+    """Whether R-hat and effective sizes, with ranks or without, are far from any limit.
+
+    A cheap look, so that those with ranks, which take longer than many a run, are computed only
+    where they may say something. Tails are cut, as ranks do. R-hat of distances from the median
+    (the folded one) sees chains that differ in scale.
+
+    Parameters
+    ----------
+    draws : (chain, draw, d) array
+    """
+    chains, n, _ = draws.shape
+    if chains < 2 or n < 4:
+        return False
+    quartiles = [chains * n // 4, chains * n // 2, 3 * chains * n // 4]
+    for _, block in _blocks(draws):
+        low, median, high = np.partition(block.reshape(chains * n, -1), quartiles, axis=0)[
+            quartiles
+        ]
+        width = CUT * (high - low)
+        cut = np.clip(block, low - width, high + width) - median
+        for values in (cut, np.abs(cut)):
+            if not (split_r_hat(values) < CLEARLY_CONVERGED).all():  # NaN is not
+                return False
+    return least_effective(draws)[0] > CLEARLY_MANY * chains
 
 
 def nested_r_hat(draws: np.ndarray, superchains: Sequence[int]) -> np.ndarray:

@@ -15,6 +15,7 @@ from mjhmc_numba.errors import InitialPointError, SettingsError, TargetError
 from mjhmc_numba.gradient_check import GRADIENTS_TAKEN, check_gradient
 
 __all__ = [
+    "STARTS_TAKE",
     "STARTS_TAKE_WINDOWS",
     "Multistart",
     "Region",
@@ -24,7 +25,9 @@ __all__ = [
     "find_start",
     "first_finite",
     "given_starts",
+    "has_burnt_in",
     "is_finite",
+    "log_mass",
     "regions",
 ]
 
@@ -159,13 +162,13 @@ def check_first_start(target: Target, region: Region, seed: np.random.SeedSequen
 # ------------------------------------------------------------------------- several starts
 #
 # Where a chain burns in may decide on the mode it stays in. So short runs from dispersed starts are
-# compared by the log density that they have reached.
+# compared, once they have burnt in, by the mass that is where they have come to.
 
-# Chosen by trial on the models of the benchmark that have several modes.
-ENOUGH, ENOUGH_NEAR = 5, 3  # runs that burnt in, from a first start far out and from another
-MOST = 8
+ENOUGH, ENOUGH_NEAR = 4, 3  # runs that burnt in, from a first start far out and from another
+MOST_STARTS = 6
 STARTS_TRIED = 5  # to find another start
-STARTS_TAKE_WINDOWS = 1  # of the warm-up, each
+STARTS_TAKE_WINDOWS = 3  # of the warm-up, at most: a run ends where it has burnt in
+STARTS_TAKE = 1 / 3  # of the warm-up, all together
 JUDGED_BY = 3  # draws at the end of a run
 
 
@@ -181,6 +184,26 @@ def end_level(draws: Draws) -> float:
     return float(draws.logp[-JUDGED_BY:].mean())
 
 
+def has_burnt_in(draws: Draws) -> bool:
+    """Whether the log density of a run no longer rises by more than one mode shows."""
+    n, third = len(draws.logp), max(len(draws.logp) // 3, 1)
+    before = draws.logp[max(n - 2 * third, 0) : n - third].mean()
+    return bool(draws.logp[n - third :].mean() - before < far_below(draws.x.shape[1]) / 2)
+
+
+def log_mass(draws: Draws) -> float:
+    """The log density where a run has led to, and the log volume of what is around.
+
+    The volume is that of the scales which the draws and gradients of its second half tell (see
+    warmup/metric.py).
+    """
+    half = slice(len(draws.x) // 2, None)
+    spread, steepness = draws.x[half].var(axis=0), draws.grad[half].var(axis=0)
+    tells = (spread > 0) & (steepness > 0)
+    volume = 0.25 * np.sum(np.log(spread[tells]) - np.log(steepness[tells]))
+    return end_level(draws) + float(volume)
+
+
 @dataclass
 class Multistart:
     """The runs so far from starts in one region, and whether there should be more.
@@ -193,40 +216,70 @@ class Multistart:
         Log density at the first.
     most : int
         Runs to try.
+    most_draws : float
+        Draws that they may take together.
     tried : list of Draws
         Each run so far.
     """
 
     region: Region
     logp: float
-    most: int = MOST
+    most: int = MOST_STARTS
+    most_draws: float = math.inf
     tried: list[Draws] = field(default_factory=list)
 
     @property
     def _ndim(self) -> int:
         return self.region.centre.size
 
+    @property
+    def draws(self) -> int:
+        """That all runs have made."""
+        return sum(len(run.x) for run in self.tried)
+
     def add(self, run: Draws) -> None:
         self.tried.append(run)
 
     @property
     def enough(self) -> bool:
-        """If enough have burnt in, or all were tried.
+        """If enough have burnt in, or there is no room for more.
 
         That two end alike would not tell: a minor mode may well be met twice. Nor does a start
         that is not far out: it may lie above a minor mode.
         """
-        top, far = max(end_level(run) for run in self.tried), far_below(self._ndim)
-        down = sum(top - end_level(run) < 2 * far for run in self.tried)
-        is_near = end_level(self.tried[0]) - self.logp < far
+        is_near = end_level(self.tried[0]) - self.logp < far_below(self._ndim)
         wanted = ENOUGH_NEAR if is_near else ENOUGH
-        return down >= wanted or len(self.tried) >= self.most
+        another = self.draws + len(self.tried[-1].x)
+        is_full = len(self.tried) >= self.most or another > self.most_draws
+        return is_full or len(self._burnt_in) >= wanted
+
+    @property
+    def _burnt_in(self) -> list[Draws]:
+        return [run for run in self.tried if has_burnt_in(run)]
 
     @property
     def best(self) -> Draws:
-        """The first of those that end highest."""
-        top, another_mode = max(map(end_level, self.tried)), far_below(self._ndim) / 2
-        return next(run for run in self.tried if top - end_level(run) < another_mode)
+        """The first of those with the most mass; where none has burnt in, the highest."""
+        runs = self._burnt_in
+        top = max(map(end_level, self.tried))
+        if not runs or top - max(map(end_level, runs)) > far_below(self._ndim):
+            runs = self.tried
+        most, another_mode = max(map(log_mass, runs)), far_below(self._ndim) / 2
+        return next(run for run in runs if most - log_mass(run) < another_mode)
+
+    def elsewhere(self, evaluate: Callable[[np.ndarray], Draws]) -> tuple[float, ...]:
+        """For each that came to another region, with a gap of low density between the two, the
+        logarithm of the mass there over that of the best; roughly. Takes a gradient per run.
+        """
+        best, gap = self.best, far_below(self._ndim) / 2
+        found = []
+        for run in self._burnt_in:
+            if run is best:
+                continue
+            between = float(evaluate((best.x[-1] + run.x[-1]) / 2).logp)
+            if not between > min(end_level(best), end_level(run)) - gap:
+                found.append(log_mass(run) - log_mass(best))
+        return tuple(found)
 
     def another_start(
         self,

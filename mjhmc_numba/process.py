@@ -375,9 +375,7 @@ class Process:
         """A copy (n, d) of one position or gradient or of several."""
         vectors = np.array(x, dtype=float, order="C", ndmin=2)
         if vectors.ndim != 2 or vectors.shape[1] != self.target.ndim:
-            raise ValueError(
-                f"Positions have shape (n, {self.target.ndim}), as the density, not {vectors.shape}."
-            )
+            raise ValueError(f"Positions have shape (n, {self.target.ndim}), not {vectors.shape}.")
         return vectors
 
     def start(self, x: np.ndarray) -> None:

@@ -101,6 +101,16 @@ class Settings:
         step size, else 5.
     refine_threshold : float, optional
         Energy error above which it is. By default 8, and never for the rotation.
+    ess_per_draw : float
+        Effective sample size per draw that the slowest dimension should have, as the end of the
+        warm-up shows it. Where it has less, draws are made further apart. It is no efficiency that
+        is bought by this, but fewer draws to keep.
+    most_spacing : int
+        The largest factor by which they are; 1 leaves draws a path apart.
+    starts : int, optional
+        Short runs from dispersed starts that a warm-up of at least 200 draws may begin with; the
+        best is gone on with. 1 starts a chain once. By default as many as it takes until 3 or 4
+        have burnt in, 6 at most.
     max_jumps, max_gradients : int
         A draw that costs more is cut short, counted and warned of.
     """
@@ -122,6 +132,9 @@ class Settings:
     target_accept: float | None = None
     refine_levels: int | None = None
     refine_threshold: float | None = None
+    ess_per_draw: float = 0.5
+    most_spacing: int = 5
+    starts: int | None = None
     max_jumps: int = 100_000
     max_gradients: int = 1_000_000
 
@@ -129,9 +142,10 @@ class Settings:
         positive = ("step_size", "refresh_rate", "draw_interval", "refine_threshold", "rates_bound")
         for name in positive:
             _check_positive(name, getattr(self, name))
-        for name in ("num_steps", "max_jumps", "max_gradients"):
+        for name in ("num_steps", "most_spacing", "starts", "max_jumps", "max_gradients"):
             _check_whole(name, getattr(self, name))
         _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
+        _check_range("ess_per_draw", self.ess_per_draw, 0.0, 1.0)
         for name in ("refresh_alpha", "step_jitter"):
             if getattr(self, name) is not None:
                 _check_range(name, getattr(self, name), 0.0, 1.0)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mjhmc_numba.coordinates import Metric, Reparametrisation, Transform
 from mjhmc_numba.kernel.layout import HARMONIC, ROTATION, STRAIGHT
 
-__all__ = ["INTEGRATORS", "Tuned", "WarmupWindow"]
+__all__ = ["INTEGRATORS", "Starts", "Tuned", "WarmupWindow"]
 
 # Gradients per step, and the motion between its kicks.
 INTEGRATORS = {
@@ -19,6 +19,25 @@ INTEGRATORS = {
     "harmonic": (1, HARMONIC),
     "rotation": (1, ROTATION),
 }
+
+
+class Starts(NamedTuple):
+    """What the several starts of a chain have come to.
+
+    Attributes
+    ----------
+    tried : int
+        Number of starts.
+    elsewhere : tuple of float
+        For each that came to another region, with a gap of low density between the two, the
+        logarithm of the mass there over that of the one that was kept; roughly.
+    """
+
+    tried: int = 1
+    elsewhere: tuple[float, ...] = ()
+
+
+ONE_START = Starts()
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +66,8 @@ class Tuned:
         Names of what the warm-up was too short for; they are guesses from where the chain started.
     reparametrisation : Reparametrisation or None
         None: the process runs in the coordinates of the density.
+    starts : Starts
+        What the several starts of the chain have come to.
     """
 
     step_size: float
@@ -59,6 +80,7 @@ class Tuned:
     not_learnt: tuple[str, ...] = ()
     reparametrisation: Reparametrisation | None = None
     refresh_alpha: float = 0.0
+    starts: Starts = ONE_START
 
     @property
     def transform(self) -> Transform:

@@ -25,7 +25,7 @@ from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.jump_record import record_names
 from mjhmc_numba.pymc.layout import check_all_ours
 from mjhmc_numba.pymc.mapping import Mapped, map_datasets
-from mjhmc_numba.pymc.packaging import chain_generators, data_in_model, initial_points
+from mjhmc_numba.pymc.packaging import InitialPoints, chain_generators, data_in_model
 from mjhmc_numba.pymc.quantities import Quantities
 from mjhmc_numba.pymc.sampling import Sampling
 from mjhmc_numba.pymc.start import (
@@ -134,6 +134,7 @@ class CompiledModel:
     def __init__(self, density: ModelDensity, var_names: Sequence[str] | None = None):
         self.density = density
         self.var_names = var_names
+        self._initial_points = InitialPoints(density.model)
         self._expansion = {
             with_transformed: Expansion(density, var_names, include_transformed=with_transformed)
             for with_transformed in (False, True)
@@ -338,7 +339,7 @@ class CompiledModel:
         if initvals is not None and not isinstance(initvals, Mapping):
             initvals = [initvals[k] for k in numbers]
         with data_in_model(density):
-            points = initial_points(density.model, initvals, [seeds[k] for k in numbers])
+            points = self._initial_points(initvals, [seeds[k] for k in numbers])
         tasks = []
         for k, point in zip(numbers, points, strict=True):
             rng = rngs[k]

@@ -23,6 +23,7 @@ from pymc.stats.convergence import (
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
+from mjhmc_numba.convergence import is_clearly_converged
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
 from mjhmc_numba.pymc.errors import StartError, UnknownVariableError
@@ -36,7 +37,7 @@ __all__ = [
     "data_in_model",
     "from_groups",
     "initial_point_functions",
-    "initial_points",
+    "InitialPoints",
     "log_convergence",
     "mark_results",
     "to_arviz",
@@ -63,16 +64,29 @@ def initial_point_functions(model, initvals, chains: int) -> list[Callable]:
     )
 
 
-def initial_points(model, initvals, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:
-    """PyMC's initial point of each chain, without jitter."""
+class InitialPoints:
+    """PyMC's initial points of a model, without jitter; what it compiles for them is kept."""
+
+    def __init__(self, model: pm.Model):
+        self._model = model
+        self._usual: Callable | None = None
+
+    def __call__(self, initvals, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:
+        """That of each chain."""
+        if initvals is not None:
+            return _initial_points(self._model, initvals, seeds)
+        if self._usual is None:
+            (self._usual,) = initial_point_functions(self._model, None, 1)
+        return [self._usual(seed) for seed in seeds]
+
+
+def _initial_points(model, initvals, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:
     try:
         functions = initial_point_functions(model, initvals, len(seeds))
         return [function(seed) for function, seed in zip(functions, seeds, strict=True)]
     except KeyError as error:
         raise UnknownVariableError(f"initvals has {error}, which the model has not.") from error
     except (TypeError, ValueError, AttributeError) as error:
-        if initvals is None:
-            raise
         raise StartError(f"initvals cannot be the start of this model: {error}") from error
 
 
@@ -211,11 +225,15 @@ def _coords_of_new_lengths(density: ModelDensity) -> dict[str, np.ndarray]:
     return coords
 
 
-def log_convergence(data, model, *, only_hints: bool = False) -> None:
+def log_convergence(data, model, draws: np.ndarray, *, only_hints: bool = False) -> None:
     """PyMC's own checks of R-hat and effective sample size, in its log.
 
-    `only_hints` leaves these out, where our warnings have told the same of named variables.
+    They are left out where unconstrained draws (chain, draw, d) show that they would say nothing.
+    `only_hints` leaves out what our warnings have told of named variables.
     """
+    chains, n, _ = draws.shape
+    if chains >= 4 and n >= 100 and is_clearly_converged(draws):  # of fewer PyMC says something
+        return
     told = {WarningType.DIVERGENCES, *((WarningType.CONVERGENCE,) if only_hints else ())}
     log_warnings([w for w in run_convergence_checks(data, model) if w.kind not in told])
 

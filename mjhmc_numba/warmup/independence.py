@@ -40,6 +40,8 @@ class IndependenceProposal:
         from.
     per_draw : int
         Proposals (quarter turns) per draw.
+    is_used : bool
+        Whether the chain proposes from one now.
     used : int
         Newest draws that were made with the present Gaussian.
     found : bool
@@ -50,6 +52,7 @@ class IndependenceProposal:
     ndim: int
     density_changes: bool
     per_draw: int = 1
+    is_used: bool = False
     used: int = 0
     found: bool = False
 
@@ -75,6 +78,8 @@ class IndependenceProposal:
 
     def draws_ahead(self, left: int) -> int:
         """Draws until it may be time to `widen`, with so many left in the window."""
+        if self.used == 0 and not self.is_used:
+            return left
         half = gaussian.enough(self.ndim) // 2
         return min(left, half - self.used % half)
 
@@ -109,7 +114,8 @@ class IndependenceProposal:
             For the rest of the run.
         """
         chosen = self._chosen(tuned, before, draws, gradients, last=last)
-        if chosen.integrator != "rotation":
+        self.is_used = chosen.integrator == "rotation"
+        if not self.is_used:
             self.used, self.found = 0, False
         return chosen
 

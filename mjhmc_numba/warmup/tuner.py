@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mjhmc_numba.coordinates import Draws, Metric
-from mjhmc_numba.initial import STARTS_TAKE_WINDOWS, Multistart, Region
-from mjhmc_numba.kernel.layout import STRAIGHT
+from mjhmc_numba.initial import (
+    STARTS_TAKE,
+    STARTS_TAKE_WINDOWS,
+    Multistart,
+    Region,
+    has_burnt_in,
+)
 from mjhmc_numba.process import Process
 from mjhmc_numba.saving import GIVEN
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.tuned import INTEGRATORS, Tuned
+from mjhmc_numba.tuned import Starts, Tuned
 from mjhmc_numba.warmup import metric as metric_tuner
 from mjhmc_numba.warmup.first import first_step, not_given, target_accept
 from mjhmc_numba.warmup.history import History
@@ -29,7 +34,6 @@ from mjhmc_numba.warmup.parents import (
 from mjhmc_numba.warmup.recipe import RECIPE
 from mjhmc_numba.warmup.schedule import Window, windows
 from mjhmc_numba.warmup.spacing import (
-    agreed,
     autocorrelation_time,
     draw_spacing,
     largest_autocorrelation,
@@ -92,6 +96,7 @@ class Tuner:
     independence: IndependenceProposal = field(init=False)
     paths_per_draw: float = field(default=1.0, init=False)
     starts: Multistart | None = field(default=None, init=False)
+    found: Starts = field(default=Starts(), init=False)
     begun: bool = field(default=False, init=False)
     has_learnt: bool = field(default=False, init=False)  # a metric, and how far to go in it
 
@@ -106,7 +111,7 @@ class Tuner:
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
         if not self.begun and self.tune >= RECIPE.multistart_from and not self.density_changes:
-            self.starts = Multistart(self.region.widened, process.logp)
+            self.starts = self._several_starts(process)
         if not self.begun:
             process.keep_draws(min(self.history.capacity, max(w.draws for w in self.plan)))
         self.begun = True
@@ -117,6 +122,13 @@ class Tuner:
         if self.settings.step_size is None:
             tuned = tuned.replace(step_size=first_step(process, self.settings, tuned))
         self._configure(process, tuned)
+
+    def _several_starts(self, process: Process) -> Multistart | None:
+        most = self.settings.starts
+        if most == 1:
+            return None
+        starts = Multistart(self.region.widened, process.logp, most_draws=STARTS_TAKE * self.tune)
+        return starts if most is None else replace(starts, most=most)
 
     # ------------------------------------------------------------------ update
 
@@ -153,9 +165,12 @@ class Tuner:
 
     def _begin_again(self, process: Process) -> bool:
         """Whether the first windows are run again, from another start."""
-        if self.starts is None or self.window + 1 < STARTS_TAKE_WINDOWS:
+        if self.starts is None:
             return False
-        self.starts.add(self.history.newest(self.history.total))
+        run = self.history.newest(self.history.total)
+        if not has_burnt_in(run) and self.window + 1 < STARTS_TAKE_WINDOWS:
+            return False
+        self.starts.add(run)
         if self.starts.enough:
             self._take_best_start(process, self.starts)
             self.starts = None
@@ -168,12 +183,13 @@ class Tuner:
         return True
 
     def _take_best_start(self, process: Process, starts: Multistart) -> None:
-        best = starts.best
-        if best is not starts.tried[-1]:
+        best, last = starts.best, starts.tried[-1]
+        self.found = Starts(len(starts.tried), starts.elsewhere(process.evaluate))
+        if best is not last:
             self.history.clear()
             self.history.extend(best)
             process.start(best.x[-1])
-        done, repeated = self.window + 1, (len(starts.tried) - 1) * len(best.x)
+        done, repeated = self.window + 1, starts.draws - len(last.x)
         self.plan = [*self.plan[:done], *windows(self.tune - repeated)[done:]]
 
     def _end_window(self, process: Process) -> None:
@@ -330,6 +346,7 @@ class Tuner:
             newest = self.history.newest(draws)
             converged = self._converged(tuned, newest.to(tuned.reparametrisation))
             tuned = self._with_draws_apart(tuned, newest.x).replace(converged=converged)
+        tuned = tuned.replace(starts=self.found)
         if not self.has_learnt:
             guessed = tuple(name for name in not_given(self.settings) if name != "step_size")
             tuned = tuned.replace(not_learnt=guessed)
@@ -338,18 +355,16 @@ class Tuner:
         process.keep_draws(0)
 
     def _with_draws_apart(self, tuned: Tuned, x) -> Tuned:
-        """Further apart where the draws before the final window and those in it mix slowly; the
-        former were made along straight paths, and tell less of another integrator.
-        """
+        """Further apart where the draws before the final window and those in it mix slowly."""
         if self.settings.draw_interval is not None or not math.isfinite(
             self.gradients_per_independent
         ):
             return tuned
-        time = autocorrelation_time(x)
         before = self.gradients_per_independent / tuned.gradients_per_draw
-        alike = INTEGRATORS[tuned.integrator][1] == STRAIGHT
-        time = agreed(time, before, self.ndim) if alike else min(time, before)
-        return tuned.replace(draw_interval=draw_spacing(time, self.ndim) * tuned.draw_interval)
+        time = min(autocorrelation_time(x), before)  # few draws easily look alike
+        settings = self.settings
+        factor = draw_spacing(time, settings.ess_per_draw, settings.most_spacing)
+        return tuned.replace(draw_interval=factor * tuned.draw_interval)
 
     def _converged(self, tuned: Tuned, draws: Draws) -> bool:
         """Whether the refresh rate still suits the slowest scale, as the last draws show it."""
