@@ -319,10 +319,17 @@ class Result:
         return merged | ({"rerun": self.rerun} if self.rerun else {})
 
     def warmup_attributes(self) -> dict[str, str]:
-        """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`."""
+        """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`; and the
+        coordinates of the first chain, for estimates.
+        """
         windows = [[w._asdict() for w in chain] for chain in self.warmup_windows]
         found = [_reparametrised(t, self.names) for t in self.tuned]
-        return {"warmup_windows": json.dumps(windows), "reparametrisation": json.dumps(found)}
+        first = self.tuned[0].reparametrisation if self.tuned else None
+        return {
+            "warmup_windows": json.dumps(windows),
+            "reparametrisation": json.dumps(found),
+            "coordinates": "" if first is None else first.to_json(),
+        }
 
 
 def _reparametrised(tuned: Tuned, names: Sequence[str]) -> dict[str, list]:
