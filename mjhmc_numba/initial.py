@@ -169,7 +169,7 @@ MOST_STARTS = 6
 STARTS_TRIED = 5  # to find another start
 STARTS_TAKE_WINDOWS = 3  # of the warm-up, at most: a run ends where it has burnt in
 STARTS_TAKE = 1 / 3  # of the warm-up, all together
-JUDGED_BY = 3  # draws at the end of a run
+JUDGED_BY = 4  # draws at the end of a run
 
 
 def far_below(ndim: int) -> float:
@@ -185,10 +185,9 @@ def end_level(draws: Draws) -> float:
 
 
 def has_burnt_in(draws: Draws) -> bool:
-    """Whether the log density of a run no longer rises by more than one mode shows."""
-    n, third = len(draws.logp), max(len(draws.logp) // 3, 1)
-    before = draws.logp[max(n - 2 * third, 0) : n - third].mean()
-    return bool(draws.logp[n - third :].mean() - before < far_below(draws.x.shape[1]) / 2)
+    """Whether the log density at the end of a run no longer rises by more than one mode shows."""
+    rise = end_level(draws) - draws.logp[-2 * JUDGED_BY : -JUDGED_BY].mean()
+    return bool(rise < far_below(draws.x.shape[1]) / 2)
 
 
 def log_mass(draws: Draws) -> float:

@@ -30,12 +30,12 @@ __all__ = ["FEWEST_TRIALS", "Trial", "choose_integrator", "step_bounds"]
 
 LEAST = 0.05
 LONGEST_STAY = 1.2
-TRIALS = 48  # draws; the mean of so many acceptances is known to 0.04
+TRIALS = 40  # draws; the mean of so many acceptances is known to 0.04
 FEWEST_TRIALS = 16
 HELD_OUT = 1 / 3  # of the draws: a fit and its test have about the same errors
 # Tried from the longest on, as long as a full acceptance would be better than the best so far.
-ANGLES = QUARTER_TURN, 1.25, 1.0  # of the harmonic integrator
-STAGES = 1.6, 1.3, 1.05, 0.85  # step sizes of two stages, in units of leapfrog's
+ANGLES = QUARTER_TURN, 1.25  # of the harmonic integrator
+STAGES = 1.1  # step size of two stages, in units of leapfrog's
 
 
 class Trial(NamedTuple):
@@ -90,8 +90,8 @@ def choose_integrator(tuned: Tuned, trial: Trial, rng: np.random.Generator) -> T
     best = _longest(best, trial, points, [step], slowest)
     two_stage = tuned.replace(integrator="two_stage")
     longest = step_bounds(two_stage, slowest)[1] if is_free else math.inf
-    steps = [min(s * step, longest) for s in (STAGES if is_free else (1.0,))]
-    best = _longest(best, trial, points, steps, slowest, two_stage)
+    longer = min(STAGES * step, longest) if is_free else step
+    best = _longest(best, trial, points, [longer], slowest, two_stage)
     # A Gaussian whose centre moves with other variables is no good one to rotate about.
     if is_free and not trial.density_changes:
         best = _with_harmonic(best, tuned, trial, points)

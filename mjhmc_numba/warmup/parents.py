@@ -236,7 +236,10 @@ class _Choice:
         """The loss of each held-out block, with the metric of the other draws."""
         z, g = in_coordinates(reparametrisation, self.x, self.grad)
         told = self.told
-        metric = self.metric_of(z[told], g[told])
+        try:
+            metric = self.metric_of(z[told], g[told])
+        except np.linalg.LinAlgError:  # draws that are not finite, or do not move
+            return np.full_like(self._blocks(), np.inf)
         away = z[~told] - centre(metric, z[told], g[told])
         apart = metric.whiten(away) + metric.whiten_gradient(g[~told])
         loss = np.log1p(np.mean(apart**2, axis=1) / LARGE)

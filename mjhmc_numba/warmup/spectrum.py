@@ -109,13 +109,15 @@ class _Moments(NamedTuple):
     @property
     def distance(self) -> float:
         """How far draws and gradients are from those of a standard normal, z = -q, squared."""
-        return float(np.trace(self.z) + np.trace(self.q) + 2.0 * self.trace) / len(self.z)
+        total = np.trace(self.z) + np.trace(self.q) + 2.0 * self.trace
+        return max(float(total), 0.0) / len(self.z)  # rounding may leave less than nothing
 
     def distance_along(self, values: np.ndarray, vectors: np.ndarray) -> float:
         """The distance once they are whitened by that covariance."""
         spread = np.einsum("ij,ij->j", vectors, self.z @ vectors)
         steepness = np.einsum("ij,ij->j", vectors, self.q @ vectors)
-        return float(np.sum(spread / values + steepness * values) + 2.0 * self.trace) / len(values)
+        total = np.sum(spread / values + steepness * values) + 2.0 * self.trace
+        return max(float(total), 0.0) / len(values)
 
 
 def _covariance(moments: _Moments) -> tuple[np.ndarray, np.ndarray, float]:
