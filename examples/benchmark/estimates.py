@@ -260,25 +260,26 @@ INTRODUCTION = """# Sharper answers from the same draws
 
 Written by `estimates.py report` from `results/estimates.csv`. Gains are those of variance: how many
 times the draws a plain average would need; median over parameters and worst parameter, medians
-over seeds. *Spread / error* is the spread of the estimates between seeds over the Monte Carlo errors
-that were given: 1 if they are honest (with two seeds and few parameters, within a factor of 2)."""
+over seeds. *Spread / error* is the spread of the estimates between seeds over the Monte Carlo
+errors that were given: 1 if they are honest (with two seeds and few parameters, within a factor of
+2)."""
 
 ERRORS = """## Errors
 
 Root mean squared error of posterior means against the reference, in standard deviations of the
 parameter, median and worst parameter: plain averages of our draws, sharpened means of the same
-draws, and plain averages of nutpie's (default settings, 1000 + 1000 draws, whatever they cost); then
-what nutpie's would be at our gradients and at our CPU seconds (whole runs without compilation, the time
-of the estimates in ours): its Monte Carlo errors, scaled by the cost, and the reference's. *Reference*
-is the error of the reference itself: nothing below it can be seen. Where a model has none, ours are
-compared with the sharpened means of nutpie's draws and nutpie's with ours (\\*). `z` is the largest distance
-from the reference in Monte Carlo errors of both."""
+draws, and plain averages of nutpie's (default settings, 1000 + 1000 draws, whatever they cost).
+Then what nutpie's would be at our gradients and at our CPU seconds (whole runs without compilation,
+the time of the estimates in ours): its Monte Carlo errors, scaled by the cost, and the
+reference's. *Reference* is the error of the reference itself: nothing below it can be seen. Where a
+model has none, ours are compared with the sharpened means of nutpie's draws, and nutpie's with
+ours (\\*). `z` is the largest distance from the reference in Monte Carlo errors of both."""
 
 TIME = """## Time
 
 CPU seconds of a whole run (4 chains, 1000 + 1000 draws) and of the estimates after it, with the
-gradients that the run has kept; gradients and seconds of nutpie's run beside them. The bar is a share
-of 0.1 up to 100 dimensions."""
+gradients that the run has kept; gradients and seconds of nutpie's run beside them. The bar is a
+share of 0.1 up to 100 dimensions."""
 
 
 def number(text: str, digits: int = 3) -> str:
@@ -335,18 +336,19 @@ def summary(rows: list[dict]) -> str:
         for kind in ("plain", "equal_gradients", "equal_seconds")
     }
     seeds = sorted({row["seeds"] for row in rows})
-    lines = [
-        f"{len(rows)} models ({', '.join(f'{n} of {f}' for f, n in counts.items())}), "
-        f"{' or '.join(seeds)} seeds each. The median gain of a posterior mean is {median:.3g}.",
-        f"The median parameter's error is smaller than a plain average's on {better['plain']}, than "
-        f"nutpie's at equal gradients on {better['equal_gradients']}, and at equal CPU seconds on "
-        f"{better['equal_seconds']}.",
-        f"It brings next to nothing on: {', '.join(nothing) or 'none'}.",
-        f"The time bar is met by {len(small) - len(late)} of {len(small)} models"
-        + (f"; not by {', '.join(late)}." if late else "."),
-    ]
+    where = ", ".join(f"{n} of {folder}" for folder, n in counts.items())
+    lines = f"{len(rows)} models ({where}), {' or '.join(seeds)} seeds each. "
+    lines += f"The median gain of a posterior mean is {median:.3g}. "
+    lines += (
+        f"The median parameter's error is smaller than a plain average's on {better['plain']}, "
+    )
+    lines += f"than nutpie's at equal gradients on {better['equal_gradients']}, and at equal CPU "
+    lines += f"seconds on {better['equal_seconds']}. "
+    lines += f"It brings next to nothing on: {', '.join(nothing) or 'none'}. "
+    lines += f"The time bar is met by {len(small) - len(late)} of {len(small)} models"
+    lines += f"; not by {', '.join(late)}." if late else "."
     notes = [f"{row['model']}: {row['notes']}" for row in rows if row["notes"]]
-    return " ".join(lines) + ("\n\nNotes. " + " ".join(notes) if notes else "")
+    return lines + ("\n\nNotes. " + " ".join(notes) if notes else "")
 
 
 def write_page(path: Path, page: Path) -> None:
