@@ -19,6 +19,7 @@ from mjhmc_numba.errors import (
     StuckError,
     TargetError,
 )
+from mjhmc_numba.estimates import Until
 from mjhmc_numba.results import Result, Stored, from_store
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned
@@ -43,6 +44,7 @@ __all__ = [
     "Target",
     "TargetError",
     "Tuned",
+    "Until",
     "as_target",
     "combine",
     "run_chain",

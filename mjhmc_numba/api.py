@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, overload
@@ -14,6 +15,8 @@ from mjhmc_numba import initial as start
 from mjhmc_numba.density import as_target
 from mjhmc_numba.diagnostics import diagnose_unless_pressed
 from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.estimates import Until
+from mjhmc_numba.estimates.rounds import Quantities
 from mjhmc_numba.executors import check_executor
 from mjhmc_numba.interruption import Press, holding_interrupts
 from mjhmc_numba.kernel.user_warnings import warn_user
@@ -24,12 +27,15 @@ from mjhmc_numba.results import Result, Stored, stored_groups
 from mjhmc_numba.run import (
     ChainTask,
     chain_seeds,
+    check_gradients_kept,
     check_memory,
     check_store,
+    check_until,
     child_seed,
     extend,
     finish_store,
     root_seed,
+    run_until,
     warm_started,
     with_store,
 )
@@ -83,6 +89,8 @@ def sample(
     progress: bool = True,
     keep_warmup: bool = False,
     jumps: bool = False,
+    store_gradients: bool = False,
+    until: Until | None = None,
     check_gradient: bool = True,
     executor: Any = None,
     checkpoint: str | os.PathLike | None = None,
@@ -115,7 +123,8 @@ def sample(
     names : sequence of str, optional
         A name for each dimension, for messages.
     draws, tune : int
-        Draws to keep, and warm-up draws before them, of each chain.
+        Draws to keep, and warm-up draws before them, of each chain; with `until`, draws of the
+        first round.
     chains : int
         Number of chains.
     cores : int, optional
@@ -128,6 +137,13 @@ def sample(
         Return the draws of the warm-up too.
     jumps : bool
         Return the jump record, the weighted states of the process itself.
+    store_gradients : bool
+        Keep the gradients of the log density at the draws, which are known already, as
+        `result.stats["gradient"]`; see `mjhmc_numba.estimates`.
+    until : Until, optional
+        Go on in rounds until the Monte Carlo errors of what it names are small enough. The draws
+        are those of a run that was asked for as many at once, bit for bit; `result.rounds` says
+        how the error fell.
     check_gradient : bool
         Compare the gradient with finite differences at the first start.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
@@ -180,13 +196,23 @@ def sample(
     kept = None if checkpoint is None else Checkpoint(checkpoint, every)
     check_chain(chain, chains, seed)
     check_warmup(warmup, tune)
+    check_until(until, draws, checkpoint=checkpoint, chain=chain)
+    check_gradients_kept(store_gradients, checkpoint)
     if jumps:
         chosen = chosen.for_record()
     starts, ndim = start.given_starts(initial, ndim, chains)
     display = Progress(enabled=bool(progress))
     with watched(display.compiling):
         compiled = as_target(target, ndim, args, names)
-    on_disk = check_store(store, keep_warmup=keep_warmup, jumps=jumps, executor=executor)
+    on_disk = check_store(
+        store,
+        keep_warmup=keep_warmup,
+        jumps=jumps,
+        executor=executor,
+        store_gradients=store_gradients,
+        until=until,
+    )
+    quantities = None if until is None else until.of_dimensions(compiled.names)
     in_memory = 0 if on_disk is not None else draws
     at_once = chains if chain is None else 1
     check_memory(compiled.ndim, in_memory, tune if keep_warmup else 0, at_once)
@@ -206,6 +232,7 @@ def sample(
             keep_warmup=keep_warmup,
             record=jumps,
             number=k,
+            store_gradients=store_gradients or until is not None,
         )
         for k in (range(chains) if chain is None else [chain])
     ]
@@ -220,6 +247,8 @@ def sample(
         tasks = with_store(tasks, on_disk, kept, stored_groups(compiled.ndim), _as_x)
     how = {"cores": cores, "progress": display, "executor": executor, "checkpoint": kept}
     how["warmup"] = warmup if warm_start is None else "separate"
+    if until is not None:
+        how["until"] = until, quantities, store_gradients
     if on_disk is None:
         return _run(tasks, chosen, root, extra, **how)
     try:
@@ -276,13 +305,20 @@ def _run(
     extra_gradients: int,
     *,
     progress: Progress,
+    until: tuple[Until, Quantities, bool] | None = None,
     **how: Any,
 ) -> Result:
     """Run the chains, and say what is wrong with their draws."""
     seed = root if root.spawn_key else root.entropy
+    began = time.perf_counter()
     with holding_interrupts() as press:
         with progress:
             result, tasks = run_with_warmup(tasks, settings, seed, progress=progress, **how)
+            if until is not None:
+                where = {name: how[name] for name in ("cores", "executor")}
+                result, tasks = run_until(
+                    result, tasks, *until, progress=progress, began=began, **where
+                )
         result.warmup_gradients[0] += extra_gradients
         result._continue = partial(_extend, tasks)
         return _diagnosed(result, tasks, press)

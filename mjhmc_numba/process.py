@@ -55,7 +55,7 @@ class Aborted(BaseException):
 
 
 class Kept(NamedTuple):
-    """Draws of the warm-up that the kernel has kept: see `Process.keep_draws`."""
+    """Draws that the kernel has kept: see `Process.keep_draws`."""
 
     x: np.ndarray
     grad: np.ndarray
@@ -326,6 +326,11 @@ class Process:
         self._set(kept=0)
         x, grad, logp = (array[rows] for array in self._kept)
         return Draws(x, grad, logp, self.tuned.reparametrisation)
+
+    def kept_gradients(self, n: int) -> np.ndarray:
+        """Gradients (n, d) by x of the first n draws that are kept; they stay."""
+        x, grad, logp = (array[: min(n, int(self["kept"]))] for array in self._kept)
+        return Draws(x, grad, logp, self.tuned.reparametrisation).to(None).grad.copy()
 
     def connect(self) -> None:
         """Write the addresses of all arrays into the record, as after one of them was replaced.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mjhmc_numba.tuned import Tuned, WarmupWindow
 
 __all__ = [
     "Result",
+    "Round",
     "Stored",
     "chain_attributes",
     "from_store",
@@ -35,6 +36,44 @@ FEWEST_TO_JUDGE = 4  # draws, for halves of chains to have a variance
 SHARED = ("sampler", "sampler_version", "settings", "rates")
 
 
+class Round(NamedTuple):
+    """Where a run in rounds stood after one of them; see `mjhmc_numba.Until`.
+
+    Parameters
+    ----------
+    draws : int
+        Per chain, so far.
+    quantity : str
+        Whose Monte Carlo error was largest, over its tolerance.
+    error, tolerance : float
+        Of its mean.
+    unit : str
+        Of both: "sd" of the quantity, or "absolute".
+    r_hat : float
+        The largest split R-hat of what was named.
+    r_hat_of : str
+        Whose it is.
+    """
+
+    draws: int
+    quantity: str
+    error: float
+    tolerance: float
+    unit: str
+    r_hat: float
+    r_hat_of: str
+
+    @property
+    def shown_error(self) -> str:
+        return f"{self.error:.2g}{' sd' if self.unit == 'sd' else ''}"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.draws} draws per chain: error of {self.quantity} {self.shown_error} "
+            f"(wanted {self.tolerance:g}), R-hat {self.r_hat:.3f}"
+        )
+
+
 @dataclass(eq=False)
 class Result:
     """Draws of several chains.
@@ -44,7 +83,8 @@ class Result:
     draws : (chain, draw, d) array
         Unweighted draws.
     stats : dict of str to (chain, draw) array
-        The statistics of `mjhmc_numba.kernel.statistics`.
+        The statistics of `mjhmc_numba.kernel.statistics`; on request `gradient`, of the log density
+        at the draws, (chain, draw, d).
     tuned : list of Tuned
         What was tuned: what each chain ran with after its warm-up.
     settings : Settings
@@ -80,6 +120,8 @@ class Result:
     stored : int, optional
         Draws of each chain in a store; then `draws` are some of them, evenly spaced, and counts
         among `stats` are of all draws since the one before.
+    rounds : list of Round
+        Of a run that was to end when errors are small enough, where it stood after each round.
     """
 
     draws: np.ndarray
@@ -101,6 +143,7 @@ class Result:
     warnings: list[str] = field(default_factory=list)
     ends: list[Any] | None = field(default=None, repr=False)
     stored: int | None = None
+    rounds: list[Round] = field(default_factory=list)
     # (result, draws, ...) -> result; holds the density, which not everywhere can be.
     _continue: Callable[..., Result] | None = field(default=None, repr=False)
 
@@ -277,13 +320,22 @@ class Result:
         )
         if self.superchains is not None:
             merged["superchains"] = self.superchains
+        if self.rounds:
+            merged["rounds"] = json.dumps([r._asdict() for r in self.rounds])
         return merged | ({"rerun": self.rerun} if self.rerun else {})
 
     def warmup_attributes(self) -> dict[str, str]:
-        """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`."""
+        """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`; and the
+        coordinates of the first chain, for estimates.
+        """
         windows = [[w._asdict() for w in chain] for chain in self.warmup_windows]
         found = [_reparametrised(t, self.names) for t in self.tuned]
-        return {"warmup_windows": json.dumps(windows), "reparametrisation": json.dumps(found)}
+        first = self.tuned[0].reparametrisation if self.tuned else None
+        return {
+            "warmup_windows": json.dumps(windows),
+            "reparametrisation": json.dumps(found),
+            "coordinates": "" if first is None else first.to_json(),
+        }
 
 
 def _reparametrised(tuned: Tuned, names: Sequence[str]) -> dict[str, list]:

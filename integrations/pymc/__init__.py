@@ -15,6 +15,7 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from None
 
+from mjhmc_numba.estimates import Until
 from mjhmc_numba.pymc.calibration import Calibration, sbc
 from mjhmc_numba.pymc.compare import Comparison, compare
 from mjhmc_numba.pymc.compiled import CompiledModel, compile  # noqa: A004
@@ -41,6 +42,7 @@ __all__ = [
     "ModelDensity",
     "Registration",
     "Sampling",
+    "Until",
     "compare",
     "compile",
     "estimates",

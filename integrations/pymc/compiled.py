@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 from pymc.model import modelcontext
 
+from mjhmc_numba.estimates import Until
 from mjhmc_numba.executors import check_executor
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.markup import card
@@ -25,6 +26,7 @@ from mjhmc_numba.pymc.jump_record import record_names
 from mjhmc_numba.pymc.layout import check_all_ours
 from mjhmc_numba.pymc.mapping import Mapped, map_datasets
 from mjhmc_numba.pymc.packaging import InitialPoints, chain_generators, data_in_model
+from mjhmc_numba.pymc.quantities import Quantities
 from mjhmc_numba.pymc.sampling import Sampling
 from mjhmc_numba.pymc.start import (
     JITTER_RETRIES,
@@ -35,7 +37,14 @@ from mjhmc_numba.pymc.start import (
     start_region,
 )
 from mjhmc_numba.results import Result
-from mjhmc_numba.run import ChainTask, check_memory, check_store, warm_started
+from mjhmc_numba.run import (
+    ChainTask,
+    check_gradients_kept,
+    check_memory,
+    check_store,
+    check_until,
+    warm_started,
+)
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 
@@ -99,12 +108,17 @@ def check_run(
     chain: int | None,
     random_seed: Any,
     warmup: str,
+    until: Until | None,
+    store_gradients: bool,
+    checkpoint: Any,
 ) -> None:
     """Raise if what is asked of a run, whatever the model, cannot be done."""
     check_counts(draws=draws, tune=tune, chains=chains, cores=cores)
     check_executor(executor)
     check_chain(chain, chains, random_seed)
     check_warmup(warmup, tune)
+    check_until(until, draws, checkpoint=checkpoint, chain=chain)
+    check_gradients_kept(store_gradients, checkpoint)
 
 
 class CompiledModel:
@@ -154,6 +168,8 @@ class CompiledModel:
         check_gradient: bool = True,
         blocking: bool = True,
         jumps: bool | Sequence[str] = False,
+        store_gradients: bool = False,
+        until: Until | None = None,
         executor: Any = None,
         checkpoint: str | os.PathLike | None = None,
         every: float = EVERY,
@@ -184,6 +200,9 @@ class CompiledModel:
             chain=chain,
             random_seed=random_seed,
             warmup=warmup,
+            until=until,
+            store_gradients=store_gradients,
+            checkpoint=checkpoint,
         )
         numbers = list(range(chains)) if chain is None else [chain]
         kept = None if checkpoint is None else Checkpoint(checkpoint, every)
@@ -199,6 +218,8 @@ class CompiledModel:
             jumps=jumps,
             executor=executor,
             store_divergences=store_divergences,
+            store_gradients=store_gradients,
+            until=until,
         )
         in_memory = draws if on_disk is None else 0
         check_memory(self.density.ndim, in_memory, tune if keep_warmup else 0, len(numbers))
@@ -212,6 +233,7 @@ class CompiledModel:
         )
         for task in tasks:
             task.record, task.store_divergences = recorded is not None, store_divergences
+            task.store_gradients = store_gradients or until is not None
         if warm_start is not None:
             tasks = warm_started(tasks, warm_start)
         if check_gradient and tasks[0].initial is not None:
@@ -226,6 +248,9 @@ class CompiledModel:
             recorded=recorded,
             store=on_disk,
         )
+        rounds = None
+        if until is not None:
+            rounds = until, Quantities(until, density, delivery.expansion), store_gradients
         sampling = Sampling(
             delivery,
             tasks,
@@ -236,6 +261,7 @@ class CompiledModel:
             executor=executor,
             checks=compute_convergence_checks,
             checkpoint=kept,
+            until=rounds,
             warmup=warmup if warm_start is None else "separate",
         )
         return sampling.run() if blocking else sampling.start()

@@ -95,6 +95,8 @@ class Delivery:
             stats = {
                 name: np.concatenate([warmup[name], array], axis=1) for name, array in stats.items()
             }
+        if "gradient" in stats:
+            stats = stats | {"unconstrained_draw": draws}
         attributes = result.attributes()
         data = self.package(
             draws, stats, result.chains, seconds, attributes, n_kept_tune=n_kept_tune

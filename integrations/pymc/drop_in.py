@@ -63,6 +63,8 @@ _OWN = (
     "chain",
     "warmup",
     "store_divergences",
+    "store_gradients",
+    "until",
 )
 
 
@@ -106,7 +108,8 @@ def sample(
     Parameters
     ----------
     draws, tune : int
-        Draws to keep, and tuning draws before them, of each chain; 1000 if `tune` is None.
+        Draws to keep, and tuning draws before them, of each chain; 1000 if `tune` is None. With
+        `until`, `draws` are those of the first round.
     chains : int
         Number of chains; None means PyMC's rule, 2 or as many as run at once.
     model : pm.Model, optional
@@ -139,6 +142,13 @@ def sample(
         Add the group `jump_record`, the paper's output: the weighted states of the jump process,
         which then runs in Poisson time. True keeps `var_names`, or all free variables; names
         choose among these and Deterministics. See `resample` and `weighted_summary`.
+    store_gradients : bool
+        Add the statistics `gradient`, of the log density at each draw, which is known already, and
+        `unconstrained_draw`, under nutpie's names: `estimates` then computes no gradient.
+    until : Until, optional
+        Go on in rounds until the Monte Carlo errors of named variables, transformed ones,
+        Deterministics and functions of the posterior are small enough; see `mjhmc_numba.Until`. The
+        draws are those of a run that was asked for as many at once, bit for bit.
     executor : concurrent.futures.Executor or dask.distributed.Client, optional
         Run the chains there instead, with the same draws; each worker compiles the model once. A
         chain whose worker dies is run again.
@@ -214,7 +224,8 @@ def sample(
         shared = {name: how[name] for name in _SHARED} | {"progressbar": progressbar}
         return _through_pymc(model, draws, tune, chains, var_names, step, shared | of_pymc)
     # Before compilation.
-    asked = ("cores", "executor", "chain", "random_seed", "warmup")
+    asked = ["cores", "executor", "chain", "random_seed", "warmup"]
+    asked += ["until", "store_gradients", "checkpoint"]
     check_run(draws, tune, chains, **{name: how[name] for name in asked})
     if how["checkpoint"] is not None:
         Checkpoint(how["checkpoint"], how["every"])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray
 
+from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.estimates import EstimateError, Estimates, Evidence, estimate, evaluate
 from mjhmc_numba.estimates import log_marginal_likelihood as bridge
 from mjhmc_numba.estimates.table import COLUMNS
@@ -38,7 +39,9 @@ def estimates(
 
     Each draw has a gradient, and Stein's identity makes control variates of it: see
     `mjhmc_numba.estimates`. The draws may be those of any sampler; gradients are computed from the
-    model, or taken from nutpie's ``store_gradient=True`` and ``store_unconstrained=True``.
+    model, or taken from what ``mjhmc_numba.pymc.sample(store_gradients=True)`` or nutpie's
+    ``store_gradient=True`` and ``store_unconstrained=True`` have stored. Where the warm-up of
+    `mjhmc_numba.pymc.sample` has found better coordinates, they are used.
 
     Parameters
     ----------
@@ -80,6 +83,7 @@ def estimates(
         {name: np.asarray(array.values) for name, array in arrays.items()},
         density=density.target(),
         names=density.layout.labels,
+        reparametrisation=_coordinates(idata, density),
         if_refused=if_refused,
         cores=cores if density.is_native else 1,
     )
@@ -119,7 +123,14 @@ def log_marginal_likelihood(
     )
     _check_same_model(idata, density, draws)
     cores = cores if density.is_native else 1
-    return bridge(draws, density.target(), grads=grads, seed=random_seed, cores=cores)
+    return bridge(
+        draws,
+        density.target(),
+        grads=grads,
+        reparametrisation=_coordinates(idata, density),
+        seed=random_seed,
+        cores=cores,
+    )
 
 
 # ------------------------------------------------------------------ model and draws
@@ -165,6 +176,17 @@ def _stored(idata, density: ModelDensity) -> tuple[np.ndarray, np.ndarray] | Non
     _, ours = evaluate(density.target(), some, 1)
     theirs = grads[:, :: max(draws.shape[1] // COMPARED, 1)]
     return (draws, grads) if np.allclose(ours, theirs, rtol=1e-6, atol=1e-8) else None
+
+
+def _coordinates(idata, density: ModelDensity) -> Reparametrisation | None:
+    """Those that the warm-up of our chains has found, where there are any."""
+    stats = _dataset(idata, "sample_stats") if "sample_stats" in idata else None
+    text = "" if stats is None else stats.attrs.get("coordinates", "")
+    if not text:
+        return None
+    found = Reparametrisation.from_json(text)
+    found.check(density.ndim)
+    return found
 
 
 def _check_same_model(idata, density: ModelDensity, draws: np.ndarray) -> None:

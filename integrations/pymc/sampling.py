@@ -12,6 +12,7 @@ import numpy as np
 
 from mjhmc_numba.diagnostics import diagnose_unless_pressed
 from mjhmc_numba.errors import SamplingWarning
+from mjhmc_numba.estimates import Until
 from mjhmc_numba.interruption import Press, end_with_process, holding_interrupts
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import InThread, watched
@@ -20,8 +21,9 @@ from mjhmc_numba.pooling import run_with_warmup
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.delivery import Delivery
 from mjhmc_numba.pymc.packaging import log_convergence
+from mjhmc_numba.pymc.quantities import Quantities
 from mjhmc_numba.results import Result, from_store
-from mjhmc_numba.run import ChainRun, ChainTask, RemoteRun, extend, stats_of, with_store
+from mjhmc_numba.run import ChainRun, ChainTask, RemoteRun, extend, run_until, stats_of, with_store
 from mjhmc_numba.stats import longest_rectangle
 from mjhmc_numba.storage import Checkpoint
 
@@ -44,11 +46,12 @@ class Sampling:
         executor: Any,
         checkpoint: Checkpoint | None,
         warmup: str,
+        until: tuple[Until, Quantities, bool] | None = None,
     ):
         self._delivery, self._density, self._tasks = delivery, delivery.density, tasks
         self._cores, self._progress, self._checks = cores, progress, checks
         self._quiet, self._blas_threads, self._executor = quiet, blas_threads, executor
-        self._checkpoint, self._warmup = checkpoint, warmup
+        self._checkpoint, self._warmup, self._until = checkpoint, warmup, until
         self._runs: list[ChainRun | RemoteRun] = []
         self._aborted = threading.Event()
         self._press = Press()
@@ -117,7 +120,7 @@ class Sampling:
 
     def _work(self) -> None:
         try:
-            self._result, self._tasks = run_with_warmup(
+            result, self._tasks = run_with_warmup(
                 self._tasks,
                 self._tasks[0].settings,
                 None,
@@ -129,12 +132,29 @@ class Sampling:
                 checkpoint=self._checkpoint,
                 warmup=self._warmup,
             )
+            if self._until is not None:
+                result, self._tasks = run_until(
+                    result,
+                    self._tasks,
+                    *self._until,
+                    cores=self._cores,
+                    blas_threads=self._blas_threads,
+                    progress=self._progress,
+                    executor=self._executor,
+                    on_start=self._note,
+                    on_round=self._keep,
+                    began=self._began,
+                )
+            self._result = result
         except BaseException as error:  # raised where the draws are waited for
             self._error = error
         self._seconds = time.perf_counter() - self._began
 
+    def _keep(self, result: Result) -> None:
+        self._result = result
+
     def _note(self, runs: Sequence[ChainRun | RemoteRun]) -> None:
-        self._runs.extend(runs)
+        self._runs = list(runs)
         if self._aborted.is_set():
             for run in runs:
                 run.abort()
@@ -142,7 +162,7 @@ class Sampling:
     @property
     def result(self) -> Result:
         """The draws of the unconstrained variables, and what was tuned, once all have ended."""
-        if self._result is None:
+        if self._result is None or not self.is_finished:
             raise RuntimeError("The chains have not ended; wait() for them.")
         return self._result
 
@@ -158,13 +178,13 @@ class Sampling:
         """
         self.wait()
         began = time.perf_counter()
-        self._runs.clear()
         with Progress(enabled=self._progress.enabled) as display:
             self._result = extend(
                 self.result,
                 self._tasks,
                 draws,
                 cores=self._cores,
+                blas_threads=self._blas_threads,
                 progress=display,
                 executor=self._executor,
                 on_start=self._note,
@@ -209,10 +229,13 @@ class Sampling:
     def inspect(self) -> Any:
         """The draws so far, of as many chains as give most of them; None if there are none.
 
-        On an executor they are those of the chains that have ended.
+        On an executor they are those of the chains that have ended; of a run in rounds, those of
+        the rounds that have ended.
         """
         if self.is_finished:
             return self._finish()
+        if self._until is not None and self._result is not None:
+            return self._delivery.of_result(self._result, time.perf_counter() - self._began)
         if self._delivery.store is not None:
             data = from_store(self._delivery.store.path)
             return data if data["posterior"].sizes["draw"] else None

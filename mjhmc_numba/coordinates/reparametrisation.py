@@ -18,7 +18,8 @@ the process is exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -103,6 +104,20 @@ class Reparametrisation:
         """The one that leaves all as it is."""
         nothing, constant = np.zeros(0, np.int64), np.zeros((0, 1))
         return cls(nothing, nothing, constant, nothing, np.zeros((0, 4)), constant, constant)
+
+    def to_json(self) -> str:
+        """All of it as text, exactly; for `from_json`."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps({k: [list(a.shape), a.ravel().tolist()] for k, a in arrays.items()})
+
+    @classmethod
+    def from_json(cls, text: str) -> Reparametrisation:
+        """What `to_json` has written."""
+        arrays = {}
+        for name, (shape, values) in json.loads(text).items():
+            kind = np.int64 if name in ("children", "location_parents", "scale_parents") else float
+            arrays[name] = np.array(values, dtype=kind).reshape(shape)
+        return cls(**arrays)
 
     @property
     def parents(self) -> list[int]:

@@ -10,7 +10,7 @@ from mjhmc_numba.estimates.errors import EstimateError, IdentityError, OverlapEr
 from mjhmc_numba.estimates.estimate import estimate
 from mjhmc_numba.estimates.evidence import Evidence, log_marginal_likelihood
 from mjhmc_numba.estimates.gradients import evaluate
-from mjhmc_numba.estimates.rounds import Refined, Round, refine
+from mjhmc_numba.estimates.rounds import Refined, Until, refine
 from mjhmc_numba.estimates.table import Estimates
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "IdentityError",
     "OverlapError",
     "Refined",
-    "Round",
+    "Until",
     "estimate",
     "evaluate",
     "log_marginal_likelihood",

@@ -61,7 +61,8 @@ def estimate(
     draws : (chain, draw, d) array or Result
         Of any sampler, unweighted, on all of space (variables with bounds transformed).
     grads : (chain, draw, d) array, optional
-        Gradients of the log density there; computed from `density` if not given.
+        Gradients of the log density there; if not given, those that a `Result` has, or computed
+        from `density`.
     functions : None, array, callable, or mapping of names to these
         See `as_columns`; the draws themselves by default.
     density : Target or callable, optional
@@ -88,6 +89,7 @@ def estimate(
     if isinstance(draws, Result):
         names = draws.names if names is None else names
         reparametrisation = reparametrisation or draws.tuned[0].reparametrisation
+        grads = draws.stats.get("gradient") if grads is None else grads
         draws = draws.draws
     draws = np.asarray(draws, dtype=float)
     if grads is None:

@@ -165,6 +165,7 @@ def log_marginal_likelihood(
     """
     if isinstance(draws, Result):
         reparametrisation = reparametrisation or draws.tuned[0].reparametrisation
+        grads = draws.stats.get("gradient") if grads is None else grads
         draws = draws.draws
     draws = np.asarray(draws, dtype=float)
     if grads is None:

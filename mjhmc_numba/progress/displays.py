@@ -72,16 +72,20 @@ class _Log:
         self._told: list[Note] = []
         self._is_mid_line = False
         self._closed_with = ""
+        self._said = 0
 
     def show(self, picture: Picture, *, is_due: bool, is_final: bool) -> None:
         for place, note in enumerate(picture.notes):
             self._tell(place, note)
+        for line in picture.said[self._said :]:
+            self._write_line(line)
+        self._said = len(picture.said)
         if not picture.reports:
             return
         if picture.closing and picture.closing != self._closed_with:
             self._closed_with = picture.closing
             self._write_line(picture.closing)
-        elif (is_due or is_final) and not self._closed_with:
+        elif (is_due or is_final) and not picture.closing:
             self._write_line(picture.summary)
 
     def _tell(self, place: int, note: Note) -> None:
@@ -133,7 +137,7 @@ class _Terminal:
         self._drawn = len(lines)
 
     def _lines(self, picture: Picture, width: int, height: int) -> list[str]:
-        notes = [str(note)[:width] for note in picture.notes]
+        notes = [line[:width] for line in [*map(str, picture.notes), *picture.said]]
         if not picture.reports:
             return notes[-height:]
         # The cursor cannot be moved up beyond the top of the screen: notes that do not fit are
@@ -182,7 +186,7 @@ class _Jupyter:
         self._handle: Any = None
 
     def show(self, picture: Picture, *, is_due: bool, is_final: bool) -> None:
-        lines = [str(note) for note in picture.notes]
+        lines = [*map(str, picture.notes), *picture.said]
         if picture.reports:
             lines.append(picture.last_line)
         shown = {"text/html": html_picture(picture), "text/plain": "\n".join(lines)}

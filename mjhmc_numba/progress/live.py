@@ -49,6 +49,7 @@ class Progress:
         self._rows: list[ChainProgress] = []
         self._watches: list[Stopwatch] = []
         self._closing = ""
+        self._said: list[str] = []
         self.enabled = enabled
         self._stream = stream
         self._display: Display | None = None
@@ -111,6 +112,13 @@ class Progress:
         if self.enabled:
             self._guard(self._draw)
 
+    def say(self, line: str) -> None:
+        """Show a line that stays, such as where a run in rounds stands; it goes on after it."""
+        with self._lock:
+            self._said.append(line)
+        if self.enabled:
+            self._guard(self._draw)
+
     def close(self) -> None:
         """Show the last state of all, and nothing after it."""
         if self.enabled and (self._notes or self._rows):
@@ -120,6 +128,8 @@ class Progress:
     def _update(self, rows: Iterable[ChainProgress | Mapping[str, Any]]) -> None:
         is_first = not self._rows
         self._rows = [_as_row(row) for row in rows]
+        if any(row.phase != "done" for row in self._rows):
+            self._closing = ""  # it goes on
         if is_first:
             self._watches = [Stopwatch() for _ in self._rows]
         now = time.monotonic()
@@ -143,7 +153,7 @@ class Progress:
         if reports and all(report.row.phase == "done" for report in reports):
             now = max(watch.ended for watch in watches)
         began = min((w.started for w in watches if not math.isnan(w.started)), default=now)
-        return Picture(list(self._notes), reports, now - began, self._closing)
+        return Picture(list(self._notes), reports, now - began, self._closing, list(self._said))
 
     def _read(self, now: float) -> list[Report]:
         pairs = zip(self._rows, self._watches, strict=True)

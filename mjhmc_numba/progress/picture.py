@@ -88,12 +88,15 @@ class Picture(NamedTuple):
         Seconds since the first chain began.
     closing : str
         What came of it, in one line, once it is known.
+    said : sequence of str
+        Lines that stay: where a run in rounds stood after each.
     """
 
     notes: Sequence[Note]
     reports: Sequence[Report] = ()
     elapsed: float = 0.0
     closing: str = ""
+    said: Sequence[str] = ()
 
     @property
     def last_line(self) -> str:
@@ -159,8 +162,7 @@ class Stopwatch:
             return
         if math.isnan(self.started):
             self.started = now
-        if row.phase == "done":
-            self.ended = now
+        self.ended = now if row.phase == "done" else math.nan  # it may go on
         self.phase, self.phase_started, self.phase_first = row.phase, now, row.done
 
     def _remaining(self, row: ChainProgress, now: float) -> float:

@@ -183,7 +183,8 @@ def _html_table(reports: Sequence[Report]) -> str:
 
 def html_picture(picture: Picture) -> str:
     """All of a picture, as a notebook shows it."""
-    parts = [f"<div>{html.escape(str(note))}</div>" for note in picture.notes]
+    above = [*map(str, picture.notes), *picture.said]
+    parts = [f"<div>{html.escape(line)}</div>" for line in above]
     if picture.reports:
         parts += [_html_table(picture.reports), f"<div>{html.escape(picture.last_line)}</div>"]
     return "".join(parts)

@@ -174,6 +174,8 @@ class ChainRun(WatchedChain):
                 task.target.ndim, self.acceptance, task.store.chains
             )
             self.base, self.flushed = self.made, time.monotonic()
+        if task.store_gradients:
+            self.process.keep_draws(task.draws)
         self.rows.note_tuned(slice(self.made - self.base, None), self.process.tuned)
         self.block = self.made, time.perf_counter()
         self.sampling = True
@@ -188,6 +190,9 @@ class ChainRun(WatchedChain):
         finally:
             self._empty_record(keep=True)
             self._flush(is_last=True)
+        if task.store_gradients:
+            self.gradient = self.process.kept_gradients(self.made)
+            self.process.keep_draws(0)
         self._note_moves(self.out[: self.made])  # of a store, those that were last written over
         self._check_moves()
         if self.made == self.task.draws:

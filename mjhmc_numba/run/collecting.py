@@ -60,6 +60,7 @@ def run_tasks(
     executor: Any = None,
     on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
     checkpoint: Checkpoint | None = None,
+    closing: bool = True,
 ) -> Result:
     """Run chains and collect what they made.
 
@@ -79,6 +80,8 @@ def run_tasks(
         Threads of BLAS; None leaves them as they are.
     checkpoint : Checkpoint, optional
         Where the chains write what they need to go on, and go on from.
+    closing : bool
+        Whether to show what came of it.
 
     Returns
     -------
@@ -128,7 +131,7 @@ def run_tasks(
             f"A worker died: chains that it was at were run again elsewhere, with the same draws "
             f"({chains})."
         )
-    if progress.enabled and result.stored is None:
+    if closing and progress.enabled and result.stored is None:
         progress.finish(closing_line(result, time.perf_counter() - began))
     return result
 
@@ -179,23 +182,24 @@ def _collect(out, outputs, kept, tasks: list[ChainTask], settings, seed) -> Resu
         result.warmup_draws = np.stack([rows.draws for rows in warmup])
         result.warmup_stats = stats_of(warmup, [math.nan] * len(kept), is_warmup=True)
     if task.store_divergences:
-        _add_divergence_start(result, [outputs[k].divergence_start for k in kept])
+        _add_vectors(result, "divergence_start", [outputs[k].divergence_start for k in kept])
+    if task.store_gradients:
+        _add_vectors(result, "gradient", [outputs[k].gradient for k in kept])
     return result
 
 
-def _add_divergence_start(result: Result, starts: Sequence[np.ndarray | None]) -> None:
-    """Where each diverging step began, as a statistic (chain, draw, d); that of a warm-up is not
-    known.
-    """
+def _add_vectors(result: Result, name: str, chains: Sequence[np.ndarray | None]) -> None:
+    """A statistic (chain, draw, d) of what was kept of each chain; of a warm-up nothing is."""
     for stats, draws in (
         (result.stats, result.draws),
         (result.warmup_stats, result.warmup_draws),
     ):
         if stats is not None and draws is not None:
-            stats["divergence_start"] = np.full(draws.shape, np.nan)
-    for row, start in zip(result.stats["divergence_start"], starts, strict=True):
-        if start is not None:
-            row[...] = start[: len(row)]
+            stats[name] = np.full(draws.shape, np.nan)
+    for row, kept in zip(result.stats[name], chains, strict=True):
+        if kept is not None:
+            n = min(len(row), len(kept))
+            row[:n] = kept[:n]
 
 
 def stats_of(

@@ -49,13 +49,21 @@ def with_store(
 
 
 def check_store(
-    store: Any, *, keep_warmup: bool, jumps: Any, executor: Any, store_divergences: bool = False
+    store: Any,
+    *,
+    keep_warmup: bool,
+    jumps: Any,
+    executor: Any,
+    store_divergences: bool = False,
+    store_gradients: bool = False,
+    until: Any = None,
 ) -> Store | None:
     """The store that is asked for; raises if something does not go with it."""
     if store is None:
         return None
     given = {"a warm-up that is kept": keep_warmup, "jumps=": jumps, "executor=": executor}
-    given["store_divergences="] = store_divergences
+    given |= {"store_divergences=": store_divergences, "store_gradients=": store_gradients}
+    given["until="] = until
     wrong = [name for name, value in given.items() if value is not None and value is not False]
     if wrong:
         raise SettingsError(f"store= does not go with {' or '.join(wrong)}.")

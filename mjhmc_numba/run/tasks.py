@@ -58,6 +58,7 @@ class ChainTask:
     files: ChainFiles | None = None
     number: int = 0  # of the chain
     store_divergences: bool = False
+    store_gradients: bool = False
     store: ChainStore | None = None
 
 
@@ -76,6 +77,7 @@ class ChainOutput:
     tuned: Tuned | None = None
     jumps: dict[str, np.ndarray] | None = None
     divergence_start: np.ndarray | None = None  # (draw, d), on request
+    gradient: np.ndarray | None = None  # likewise
     error: BaseException | None = None
     windows: list[WarmupWindow] = field(default_factory=list)
     is_rerun: bool = False  # because the worker died that it ran on first

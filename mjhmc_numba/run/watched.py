@@ -63,6 +63,7 @@ class WatchedChain:
         self.piece = np.empty((0, len(STAT_NAMES)))  # statistics since the tuner was asked last
         self.start: tuple[np.ndarray, float, np.ndarray]  # x, log density, gradient
         self.block: tuple[int, float]  # first draw and beginning of the kernel's call
+        self.gradient: np.ndarray | None = None  # (draw, d), on request, once there are all
         self.saved = 0, 0, 0  # draws, draws of the warm-up and parts of the record
 
     # ---------------------------------------------------------------- from any thread
@@ -124,6 +125,7 @@ class WatchedChain:
             self.warmup_gradients,
             self.process.tuned,
             self._jumps(),
+            gradient=self._gradients(),
             windows=list(self.windows),
             stream=self.stream,
         )
@@ -147,6 +149,7 @@ class WatchedChain:
             self.process.tuned if self.process else None,
             self._jumps(),
             self._divergence_start(),
+            self._gradients(),
             error,
             self.windows,
             end=end,
@@ -178,3 +181,9 @@ class WatchedChain:
         if not self.task.store_divergences or self.process is None:
             return None
         return self.process.divergence_starts[: self.made]
+
+    def _gradients(self) -> np.ndarray | None:
+        if self.gradient is not None or not self.task.store_gradients or self.process is None:
+            return self.gradient
+        made = self.process.progress().draws if self.sampling else 0
+        return self.process.kept_gradients(made)

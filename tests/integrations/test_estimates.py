@@ -236,3 +236,40 @@ def test_the_evidence_agrees_with_sequential_monte_carlo(build):
     ]
     error = math.hypot(ours.error, np.std(last, ddof=1) / math.sqrt(len(last)))
     assert abs(ours.log_evidence - np.mean(last)) < 5 * max(error, 0.02)
+
+
+def hierarchy():
+    """Centred, with data that say little: a funnel."""
+    with pm.Model() as model:
+        tau = pm.LogNormal("tau", 0.0, 0.7)
+        theta = pm.Normal("theta", 0.0, tau, shape=8)
+        pm.Normal("y", theta, 2.0, observed=np.linspace(-2.0, 2.0, 8))
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
+def test_the_coordinates_of_the_warm_up_are_used(monkeypatch):
+    model = hierarchy()
+    sampling = mp.sample(600, 1000, model=model, random_seed=1, blocking=False, **QUIET)
+    data, found = sampling.wait(), sampling.result.tuned[0].reparametrisation
+    assert found is not None
+    room, seen = sys.modules["mjhmc_numba.pymc.estimates"], []
+    for name in ("estimate", "bridge"):
+        usual = getattr(room, name)
+        monkeypatch.setattr(
+            room,
+            name,
+            lambda *what, usual=usual, **how: (
+                seen.append(how["reparametrisation"]) or usual(*what, **how)
+            ),
+        )
+    mp.estimates(data, model)
+    evidence = mp.log_marginal_likelihood(data, model, random_seed=1)
+    assert len(seen) == 2
+    x = sampling.result.draws
+    for one in seen:
+        np.testing.assert_array_equal(one.to_z(x), found.to_z(x))
+    monkeypatch.setattr(room, "_coordinates", lambda idata, density: None)
+    plain = mp.log_marginal_likelihood(data, model, random_seed=1)
+    assert evidence.overlap > plain.overlap
+    assert abs(evidence.log_evidence - plain.log_evidence) < 5 * (evidence.error + plain.error)

@@ -198,7 +198,15 @@ def test_words_are_those_of_pymc():
     kwargs = {"settings", "options"}
     # nutpie's, and ours
     own = {"blocking", "chain", "check_gradient", "checkpoint", "every", "executor", "jitter"}
-    own |= {"jumps", "store", "store_divergences", "warm_start", "warmup"}
+    own |= {
+        "jumps",
+        "store",
+        "store_divergences",
+        "store_gradients",
+        "until",
+        "warm_start",
+        "warmup",
+    }
     assert set(ours) - set(theirs) - kwargs == own
     for function, extra in (
         (mp.CompiledModel.sample, {"self"}),
