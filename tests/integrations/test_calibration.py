@@ -75,9 +75,7 @@ def strays(result):
 def calibrate(compiled, seed):
     """Of one model, by default settings; every sixth draw is ranked."""
     rng = np.random.default_rng(seed)
-    result = mp.sbc(
-        compiled, SIMULATIONS, DRAWS, levels=LEVELS, random_seed=rng, progressbar=False
-    )
+    result = mp.sbc(compiled, SIMULATIONS, DRAWS, levels=LEVELS, random_seed=rng, progressbar=False)
     assert not result.failures
     assert "log_density" in result.quantities()
     return result
