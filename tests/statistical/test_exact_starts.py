@@ -28,7 +28,7 @@ RATES = {
     "metropolis": {},
     "metropolis_poisson": {"clock": "poisson"},
     "metropolis_competing": {"method": "competing"},
-    "metropolis_partial_refresh": {"refresh_alpha": 0.6},
+    "metropolis_partial_refresh": {"refresh_alpha": 0.9},
     "barker": {"rates": "barker"},
     "sqrt": {"rates": "sqrt"},
     "own_bounded": {"rates": own_bounded_g, "rates_bound": 1.0},
@@ -83,7 +83,8 @@ def make_process(target, choices, seed):
     tuned = Tuned(
         step_size=STEP_SIZES[integrator],
         num_steps=2,
-        refresh_rate=0.3,
+        # What is kept of a momentum shows where there are flips between refreshes, and many of both.
+        refresh_rate=0.8 if "refresh_alpha" in RATES[rates] else 0.3,
         draw_interval=2.0,
         integrator=integrator,
         **COORDINATES[coordinates],

@@ -42,7 +42,7 @@ SIMULATIONS = {
     "barker": (POISSON | {"rates": "barker"}, "two_stage", "dense"),
     "sqrt": (POISSON | {"rates": "sqrt"}, "leapfrog", "reparametrised"),
     "own": (POISSON | {"rates": own_bounded_g, "rates_bound": 1.0}, "leapfrog", "dense"),
-    "partial_refresh": (POISSON | {"refresh_alpha": 0.6}, "leapfrog", "dense"),
+    "partial_refresh": (POISSON | {"refresh_alpha": 0.9}, "leapfrog", "dense"),
     "refined": (POISSON | REFINED, "leapfrog", "reparametrised"),
     "harmonic": (POISSON, "harmonic", "dense"),
     "rotation": (POISSON | {"rates": "sqrt"}, "rotation", "reparametrised"),
@@ -60,11 +60,12 @@ def target():
 def make_process(target, simulation, seed):
     options, integrator, coordinates = SIMULATIONS[simulation]
     settings = Settings(**options)
+    is_partial = settings.refresh_alpha > 0
     is_regular = settings.clock_code == CLOCK_REGULAR
     tuned = Tuned(
         step_size=0.8,
         num_steps=1,
-        refresh_rate=0.5,
+        refresh_rate=1.0 if is_partial else 0.5,
         # Neighbours in time are neighbours in space; or a whole path lies between them.
         draw_interval=2.0 if is_regular else 1.0,
         integrator=integrator,
