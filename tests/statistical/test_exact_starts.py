@@ -80,17 +80,19 @@ def target():
 def make_process(target, choices, seed):
     """A process of one combination, whose draws are made amid paths."""
     integrator, rates, coordinates, refinement = choices
+    options = RATES[rates] | REFINEMENT[refinement]
+    alpha = options.get("refresh_alpha", 0.0)
     tuned = Tuned(
         step_size=STEP_SIZES[integrator],
         num_steps=2,
-        # What is kept of a momentum shows where there are flips between refreshes, and many of both.
-        refresh_rate=0.8 if "refresh_alpha" in RATES[rates] else 0.3,
+        # What is kept of a momentum shows where many refreshes meet flips between them.
+        refresh_rate=0.8 if alpha > 0 else 0.3,
+        refresh_alpha=alpha,
         draw_interval=2.0,
         integrator=integrator,
         **COORDINATES[coordinates],
     )
-    settings = Settings(**RATES[rates], **REFINEMENT[refinement])
-    return Process(target, settings, tuned, random_words(seed))
+    return Process(target, Settings(**options), tuned, random_words(seed))
 
 
 def ends(process, starts):

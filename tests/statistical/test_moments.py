@@ -9,7 +9,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
-from tests.kernel.processes import own_bounded_g, own_unbounded_g
+from tests.kernel.processes import agreeing, own_bounded_g, own_unbounded_g
 from tests.reparametrisations import random_reparametrisation
 from tests.statistical.cases import CASES
 from tests.statistical.estimates import batch_means, batch_z
@@ -56,7 +56,7 @@ def chains_of(target, case, settings, tuned, seed, draws=DRAWS):
     stats = np.empty((BURN_IN + draws, len(STAT_NAMES)))
     sd = np.sqrt(case.distribution.variance)
     for k, child in enumerate(seed.spawn(CHAINS)):
-        process = Process(target, settings, tuned, random_words(child))
+        process = Process(target, settings, agreeing(settings, tuned), random_words(child))
         process.start(case.distribution.mean + (0.5 + 0.1 * k) * (-1) ** k * sd)
         assert process.run(out[k], stats) == (BURN_IN + draws, 0)
     return out[:, BURN_IN:]

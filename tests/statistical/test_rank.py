@@ -60,12 +60,13 @@ def target():
 def make_process(target, simulation, seed):
     options, integrator, coordinates = SIMULATIONS[simulation]
     settings = Settings(**options)
-    is_partial = settings.refresh_alpha > 0
+    alpha = settings.refresh_alpha or 0.0
     is_regular = settings.clock_code == CLOCK_REGULAR
     tuned = Tuned(
         step_size=0.8,
         num_steps=1,
-        refresh_rate=1.0 if is_partial else 0.5,
+        refresh_rate=1.0 if alpha > 0 else 0.5,
+        refresh_alpha=alpha,
         # Neighbours in time are neighbours in space; or a whole path lies between them.
         draw_interval=2.0 if is_regular else 1.0,
         integrator=integrator,
