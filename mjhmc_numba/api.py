@@ -15,7 +15,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.diagnostics import diagnose_unless_pressed
 from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.executors import check_executor
-from mjhmc_numba.interruption import Press, holding_interrupts
+from mjhmc_numba.interruption import Press, holding_interrupts, prompt
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.pooling import check_warmup, run_with_warmup
@@ -67,6 +67,7 @@ def sample(
 ) -> Stored: ...
 
 
+@prompt
 def sample(
     target: Any,
     initial: ArrayLike | None = None,

@@ -142,10 +142,11 @@ class Settings:
         positive = ("step_size", "refresh_rate", "draw_interval", "refine_threshold", "rates_bound")
         for name in positive:
             _check_positive(name, getattr(self, name))
-        for name in ("most_spacing", "starts", "max_jumps", "max_gradients"):
+        for name in ("most_spacing", "max_jumps", "max_gradients"):
             _check_whole(name, getattr(self, name))
-        if self.num_steps is not None:
-            _check_whole("num_steps", self.num_steps)
+        for name in ("num_steps", "starts"):
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name))
         _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
         _check_range("ess_per_draw", self.ess_per_draw, 0.0, 1.0)
         for name in ("refresh_alpha", "step_jitter"):

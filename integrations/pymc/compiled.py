@@ -11,6 +11,7 @@ import pymc as pm
 from pymc.model import modelcontext
 
 from mjhmc_numba.executors import check_executor
+from mjhmc_numba.interruption import prompt
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.markup import card
 from mjhmc_numba.pooling import check_warmup
@@ -30,6 +31,7 @@ from mjhmc_numba.pymc.start import (
     JITTER_TRIES,
     chain_seed,
     check_custom_gradients,
+    check_initvals,
     find_start,
     start_region,
 )
@@ -41,6 +43,7 @@ from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 __all__ = ["CompiledModel", "check_run", "compile", "mixed_model_error"]
 
 
+@prompt
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     model: pm.Model | None = None,
     *,
@@ -136,6 +139,7 @@ class CompiledModel:
         """The same machine code on other `pm.Data`; this object and the model keep theirs."""
         return CompiledModel(self.density.with_data(**data), self.var_names)
 
+    @prompt
     def sample(
         self,
         draws: int = 1000,
@@ -184,7 +188,8 @@ class CompiledModel:
             random_seed=random_seed,
             warmup=warmup,
         )
-        numbers = list(range(chains)) if chain is None else [chain]
+        check_initvals(initvals, chains if chain is None else None)
+        numbers = range(chains) if chain is None else [chain]
         kept = None if checkpoint is None else Checkpoint(checkpoint, every)
         if kept is not None:
             random_seed = kept.seed(random_seed)
@@ -300,7 +305,7 @@ class CompiledModel:
         density: ModelDensity,
         draws: int,
         tune: int,
-        numbers: list[int],
+        numbers: Sequence[int],
         random_seed: Any,
         initvals: Mapping | Sequence | None,
         tries: int,

@@ -158,8 +158,10 @@ def _check_ndim(ndim: Any) -> None:
 
 def _is_sequence(value: Any) -> bool:
     """Whether it has members in an order; text does not count."""
-    return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(
-        value, (str, bytes, Mapping)
+    return (
+        hasattr(value, "__len__")
+        and hasattr(value, "__getitem__")
+        and not isinstance(value, (str, bytes, Mapping))
     )
 
 
