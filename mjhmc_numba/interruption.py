@@ -69,7 +69,12 @@ class Press:
 
     def raise_again(self) -> None:
         """In the main thread, if it is still at what may be interrupted."""
-        if self._raises:
+        if not self._raises:
+            return
+        main = threading.main_thread().ident
+        if hasattr(signal, "pthread_kill") and main is not None:  # a sleep hears of it too
+            signal.pthread_kill(main, signal.SIGINT)
+        else:
             _thread.interrupt_main()
 
     def is_lost(self, ignored: Any) -> bool:
