@@ -110,7 +110,10 @@ def test_the_tests_of_moments_see_a_variance_that_is_wrong_by_a_tenth(seeds, com
     case = CASES[name]
     settings, integrator = SIMULATIONS["metropolis_regular"]
     seed = seeds(50, list(CASES).index(name), 0)
-    draws = chains_of(compiled(name), case, Settings(**settings), case.tuned(integrator), seed)
+    # Twice as many draws: that it fails must not hang on the seed either.
+    draws = chains_of(
+        compiled(name), case, Settings(**settings), case.tuned(integrator), seed, draws=2 * DRAWS
+    )
     mean = case.distribution.mean
     with pytest.raises(AssertionError):
         assert_statistics(case, mean + 1.05 * (draws - mean))
