@@ -130,7 +130,8 @@ def holding_interrupts() -> Iterator[Press]:
         _held = None
 
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def prompt(function: Callable[P, T]) -> Callable[P, T]:
