@@ -18,7 +18,7 @@ from mjhmc_numba.errors import SamplingWarning
 from mjhmc_numba.estimates import Until
 from mjhmc_numba.estimates.rounds import Quantities
 from mjhmc_numba.executors import check_executor
-from mjhmc_numba.interruption import Press, holding_interrupts
+from mjhmc_numba.interruption import Press, holding_interrupts, prompt
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.pooling import check_warmup, run_with_warmup
@@ -73,6 +73,7 @@ def sample(
 ) -> Stored: ...
 
 
+@prompt
 def sample(
     target: Any,
     initial: ArrayLike | None = None,

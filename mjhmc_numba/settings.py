@@ -142,8 +142,11 @@ class Settings:
         positive = ("step_size", "refresh_rate", "draw_interval", "refine_threshold", "rates_bound")
         for name in positive:
             _check_positive(name, getattr(self, name))
-        for name in ("num_steps", "most_spacing", "starts", "max_jumps", "max_gradients"):
+        for name in ("most_spacing", "max_jumps", "max_gradients"):
             _check_whole(name, getattr(self, name))
+        for name in ("num_steps", "starts"):
+            if getattr(self, name) is not None:
+                _check_whole(name, getattr(self, name))
         _check_range("refresh_jitter", self.refresh_jitter, 0.0, 1.0)
         _check_range("ess_per_draw", self.ess_per_draw, 0.0, 1.0)
         for name in ("refresh_alpha", "step_jitter"):
@@ -272,7 +275,10 @@ class Settings:
         metric = self.metric
         if not isinstance(metric, Metric):
             try:
-                array = np.asarray(metric, dtype=float)
+                array = np.asarray(metric)
+                if array.dtype.kind in "cb":  # NumPy would make numbers of them
+                    raise TypeError(f"it has dtype {array.dtype}")
+                array = array.astype(float)
             except (TypeError, ValueError) as error:
                 raise SettingsError(f"metric is no array of numbers: {error}") from error
             metric = Metric.dense(array) if array.ndim == 2 else Metric.diagonal(array)
@@ -292,7 +298,7 @@ def check_chain(chain: Any, chains: int, seed: Any) -> None:
     """Raise unless a chain that is to run alone is one of them, and has a seed to share."""
     if chain is None:
         return
-    if isinstance(chain, bool) or chain not in range(chains):
+    if not _is_whole(chain) or chain not in range(chains):
         raise SettingsError(f"A chain is a whole number from 0 to {chains - 1}, not {chain!r}.")
     if seed is None:
         raise SettingsError("Chains that run apart need the same seed: give it.")
@@ -316,7 +322,7 @@ def check_counts(**counts: Any) -> None:
         least = 0 if name == "tune" else 1
         if value is None and name == "cores":
             continue
-        if not _is_whole(value) or isinstance(value, bool) or value < least:
+        if not _is_whole(value) or value < least:
             raise SettingsError(f"{name} is a whole number >= {least}, not {value!r}.")
         if value > LARGEST_COUNT:
             raise SettingsError(f"{name} is beyond all machines: at most {LARGEST_COUNT:.0e}.")
@@ -343,11 +349,11 @@ def _kind(value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral)
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _check_positive(name: str, value: Any) -> None:
@@ -356,8 +362,10 @@ def _check_positive(name: str, value: Any) -> None:
 
 
 def _check_whole(name: str, value: Any) -> None:
-    if value is not None and not (_is_whole(value) and value >= 1):
+    if not (_is_whole(value) and value >= 1):
         raise SettingsError(f"{name} is a whole number >= 1, not {value!r}.")
+    if value > LARGEST_COUNT:  # the kernel counts in 64 bits
+        raise SettingsError(f"{name} is beyond all machines: at most {LARGEST_COUNT:.0e}.")
 
 
 def _check_levels(name: str, value: Any) -> None:
@@ -371,6 +379,6 @@ def _check_range(name: str, value: Any, low: float, high: float) -> None:
 
 
 def _check_choice(name: str, value: Any, choices: Collection) -> None:
-    if value not in choices:
+    if not (value is None or isinstance(value, str)) or value not in choices:
         named = ", ".join(repr(c) for c in choices if c is not None)
         raise SettingsError(f"{name}={value!r} is none of {named}.")

@@ -12,6 +12,7 @@ from pymc.model import modelcontext
 
 from mjhmc_numba.estimates import Until
 from mjhmc_numba.executors import check_executor
+from mjhmc_numba.interruption import prompt
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.markup import card
 from mjhmc_numba.pooling import check_warmup
@@ -32,6 +33,7 @@ from mjhmc_numba.pymc.start import (
     JITTER_RETRIES,
     chain_seed,
     check_custom_gradients,
+    check_initvals,
     find_start,
     jitter_tries,
     start_region,
@@ -51,6 +53,7 @@ from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
 __all__ = ["CompiledModel", "check_run", "compile", "check_model"]
 
 
+@prompt
 def compile(  # noqa: A001 (as in `nutpie.compile_pymc_model`)
     model: pm.Model | None = None,
     *,
@@ -151,6 +154,7 @@ class CompiledModel:
         """The same machine code on other `pm.Data`; this object and the model keep theirs."""
         return CompiledModel(self.density.with_data(**data), self.var_names)
 
+    @prompt
     def sample(
         self,
         draws: int = 1000,
@@ -204,7 +208,8 @@ class CompiledModel:
             store_gradients=store_gradients,
             checkpoint=checkpoint,
         )
-        numbers = list(range(chains)) if chain is None else [chain]
+        check_initvals(initvals, chains if chain is None else None)
+        numbers = range(chains) if chain is None else [chain]
         kept = None if checkpoint is None else Checkpoint(checkpoint, every)
         if kept is not None:
             random_seed = kept.seed(random_seed)
@@ -327,7 +332,7 @@ class CompiledModel:
         density: ModelDensity,
         draws: int,
         tune: int,
-        numbers: list[int],
+        numbers: Sequence[int],
         random_seed: Any,
         initvals: Mapping | Sequence | None,
         tries: int,

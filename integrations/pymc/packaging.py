@@ -88,7 +88,7 @@ def _initial_points(model, initvals, seeds: Sequence[int]) -> list[dict[str, np.
         return [function(seed) for function, seed in zip(functions, seeds, strict=True)]
     except KeyError as error:
         raise UnknownVariableError(f"initvals has {error}, which the model has not.") from error
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, NotImplementedError) as error:
         raise StartError(f"initvals cannot be the start of this model: {error}") from error
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pytensor.graph.basic import Variable
 
 from mjhmc_numba.density import Target
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.gradient_check import gradient_fault
 from mjhmc_numba.initial import Region, first_finite, is_finite
 from mjhmc_numba.pymc.density import ModelDensity
-from mjhmc_numba.pymc.errors import ModelGradientError, StartError
+from mjhmc_numba.pymc.errors import ModelGradientError, StartError, UnknownVariableError
 
 __all__ = [
     "JITTER_RETRIES",
     "chain_seed",
     "check_custom_gradients",
+    "check_initvals",
     "find_start",
     "jitter_tries",
     "start_region",
@@ -37,6 +39,31 @@ def jitter_tries(jitter: bool, retries: int) -> int:
 def chain_seed(rng: np.random.Generator) -> np.random.SeedSequence:
     """The seed of a chain, from the generator that PyMC gives it."""
     return np.random.SeedSequence(rng.integers(2**32, size=4).tolist())
+
+
+def check_initvals(initvals: Any, chains: int | None) -> None:
+    """Raise unless these are values by name, or such values for each of `chains` chains (any
+    number of them, if that is None).
+    """
+    if initvals is None or isinstance(initvals, Mapping):
+        each = [initvals]
+    elif isinstance(initvals, Sequence) and not isinstance(initvals, (str, bytes)):
+        each = list(initvals)
+        if chains is not None and len(each) != chains:
+            raise StartError(f"initvals are {len(each)} for {chains} chains.")
+    else:
+        raise StartError(
+            "initvals is a mapping of names to values, or a sequence with one for each chain, "
+            f"not {type(initvals).__name__}."
+        )
+    for values in each:
+        if values is None:
+            continue
+        if not isinstance(values, Mapping):
+            raise StartError(f"The initvals of a chain are a mapping, not {values!r}.")
+        for name in values:
+            if not isinstance(name, (str, Variable)):
+                raise UnknownVariableError(f"initvals has {name!r}, which is no name.")
 
 
 def start_region(density: ModelDensity, point: Mapping[str, Any], *, jitter: bool) -> Region:

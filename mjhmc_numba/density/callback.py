@@ -26,6 +26,19 @@ KEPT_EXCEPTIONS = 64  # the newest; one per chain is asked for
 ROUNDING = 1e-9
 
 
+def _real(value: Any, what: str) -> np.ndarray:
+    """As float64. NumPy would make NaN of None, and drop a part of what is complex."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "c":
+            raise TypeError("it is complex")
+        if array.dtype.kind == "O" and any(item is None for item in array.flat):
+            raise TypeError("it is None")
+        return array.astype(float, copy=False)
+    except (TypeError, ValueError) as error:
+        raise TargetError(f"The density returned a {what} that is no number: {error}.") from error
+
+
 class PythonDensity:
     """A function x -> (logp, grad) that C code can call.
 
@@ -96,13 +109,13 @@ class PythonDensity:
                 f"The density returned a log density of shape {np.shape(returned[0])}: it is one "
                 "number."
             )
-        value, slope = float(returned[0]), np.asarray(returned[1], dtype=float)
+        value, slope = _real(returned[0], "log density"), _real(returned[1], "gradient")
         if slope.shape != (self._ndim,):
             raise TargetError(
                 f"The density returned a gradient of shape {slope.shape} for a point of "
                 f"shape ({self._ndim},)."
             )
-        return value, slope
+        return float(value), slope
 
     def _write(self, found: tuple[float, np.ndarray], grad: np.ndarray, logp: int) -> int:
         value, slope = found

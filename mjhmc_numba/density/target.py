@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -121,7 +121,7 @@ def as_target(
     names : sequence of str, optional
         a name for each dimension
     """
-    if args is None or isinstance(args, str):
+    if not _is_sequence(args):
         raise TargetError(f"args is a sequence of arrays and numbers, not {args!r}.")
     if isinstance(density, Target):
         if len(args) or names is not None:
@@ -156,10 +156,19 @@ def _check_ndim(ndim: Any) -> None:
         raise TargetError(f"ndim={ndim} is beyond all machines: at most {MOST_DIMENSIONS:.0e}.")
 
 
+def _is_sequence(value: Any) -> bool:
+    """Whether it has members in an order; text does not count."""
+    return (
+        hasattr(value, "__len__")
+        and hasattr(value, "__getitem__")
+        and not isinstance(value, (str, bytes, Mapping))
+    )
+
+
 def _check_names(names: Any) -> None:
     if names is None:
         return
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    if not _is_sequence(names) or not all(isinstance(name, str) for name in names):
         raise TargetError(f"names is a sequence of strings, not {names!r}.")
 
 

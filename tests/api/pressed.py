@@ -8,6 +8,7 @@ It says "begin", runs, and says what came of it; then it waits for a line.
 import json
 import signal
 import sys
+import threading
 import time
 import warnings
 
@@ -76,14 +77,26 @@ def with_pymc(count, keep_warmup, cores):
     return arrays, data["posterior"]["x"].shape if "posterior" in data else [0, 0]
 
 
+def wait_for_compilers():
+    """One that was left to itself ends a `catch_warnings` of Numba's; that is the whole process's
+    and would take the warnings of the next run.
+    """
+    for thread in threading.enumerate():
+        if thread.name == "mjhmc_numba compiler":
+            thread.join()
+
+
 def main():
     """Run until there is no further line."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     run = {"standalone": standalone, "pymc": with_pymc}[sys.argv[1]]
+    if run is with_pymc:
+        import mjhmc_numba.pymc  # noqa: F401 (an import that is interrupted leaves half a module)
     count = 0
     while True:
         count += 1
         report, ended = {}, None
+        wait_for_compilers()
         try:
             print("begin", flush=True)
             with warnings.catch_warnings(record=True) as caught:

@@ -32,7 +32,8 @@ def press_at_random(kind, presses, longest, seed):
         for _ in range(presses):
             while process.stdout.readline() != "begin\n":
                 assert process.poll() is None, "it has died"
-            time.sleep(rng.uniform(0, longest))
+            moment = rng.uniform(0, longest)
+            time.sleep(moment)
             pressed = time.monotonic()
             process.send_signal(signal.SIGINT)
             line = process.stdout.readline()
@@ -40,7 +41,7 @@ def press_at_random(kind, presses, longest, seed):
                 assert process.poll() is None, "it has died"
                 line = process.stdout.readline()
             report = json.loads(line)
-            reports.append(report | {"seconds": report["ended"] - pressed})
+            reports.append(report | {"seconds": report["ended"] - pressed, "moment": moment})
             time.sleep(0.2)  # the signal must not meet the line
             process.stdin.write("\n")
             process.stdin.flush()
@@ -203,3 +204,55 @@ def test_a_thread_that_outlives_the_main_one_finishes_its_run():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "(2, 50, 2)\n"
+
+
+# --- An exception that Python ignores
+
+
+LOST = """
+import os, signal, sys, time
+from mjhmc_numba.interruption import holding_interrupts, prompt
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Trap:
+    def __del__(self):  # what it raises is ignored
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100):
+            pass
+
+@prompt
+def {name}():
+    {body}
+
+try:
+    {name}()
+    print("returned")
+except KeyboardInterrupt:
+    print("raised")
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        # Lost in a callback of the collector, while there is nothing to keep.
+        ("Trap(); time.sleep(20)", "raised"),
+        # Caught by somebody on its way.
+        ("\n    try:\n        Trap(); time.sleep(20)\n    except BaseException: pass", "raised"),
+        # Noted, while there is.
+        (
+            "\n    with holding_interrupts() as press:\n        Trap(); assert press.is_set()",
+            "returned",
+        ),
+    ],
+    ids=["lost", "caught", "held"],
+)
+def test_a_press_is_not_lost(body, said):
+    began = time.monotonic()
+    code = LOST.format(name="work", body=body)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == f"{said}\n", done.stderr
+    assert done.stderr == ""
+    assert time.monotonic() - began < 15

@@ -104,8 +104,53 @@ CASES = [
     *(
         (log_gamma, {name: value}, SETTINGS, name)
         for name in ("step_size", "num_steps", "refresh_rate", "draw_interval", "target_accept")
-        for value in (-1, 0, np.nan, "many", [1.0])
+        for value in (-1, 0, np.nan, np.inf, "many", [1.0], True, 1j)
     ),
+    *(
+        (log_gamma, {name: value}, SETTINGS, name)
+        for name in ("refresh_alpha", "refresh_jitter", "step_jitter")
+        for value in (-0.1, 1.0, np.nan, "some", False)
+    ),
+    *(
+        (log_gamma, {name: value}, SETTINGS, name)
+        for name in ("max_jumps", "max_gradients")
+        for value in (0, -1, 2.5, None, True, 10**30)
+    ),
+    *((log_gamma, {"refine_levels": v}, SETTINGS, "refine_levels") for v in (-1, 2.5, 17, True)),
+    *((log_gamma, {"refine_threshold": v}, SETTINGS, "threshold") for v in (-1, 0, np.nan, "a")),
+    *((log_gamma, {"rates_bound": v}, SETTINGS, "rates_bound") for v in (-1, 0, np.nan, 2.0)),
+    (log_gamma, {"num_steps": 10**30}, SETTINGS, "num_steps is beyond"),
+    (log_gamma, {"rates": 5}, SETTINGS, "rates is a name or a function"),
+    (log_gamma, {"rates": "sqrt", "clock": "regular"}, SETTINGS, "needs bounded rates"),
+    (log_gamma, {"rates": "sqrt", "method": "thinning"}, SETTINGS, "needs bounded rates"),
+    (log_gamma, {"method": "competing", "clock": "regular"}, SETTINGS, "leave out clock="),
+    (log_gamma, {"jumps": True, "clock": "regular"}, SETTINGS, "clock='poisson'"),
+    (log_gamma, {"jumps": True, "method": "thinning"}, SETTINGS, "method='competing'"),
+    (log_gamma, {"integrator": np.array(["leapfrog"])}, SETTINGS, "integrator="),
+    (log_gamma, {"metric": np.ones(3)}, SETTINGS, "3 dimensions, the density 2"),
+    (log_gamma, {"metric": np.array([1 + 1j, 1])}, SETTINGS, "complex128"),
+    (log_gamma, {"metric": np.array([True, True])}, SETTINGS, "bool"),
+    *(
+        (log_gamma, {"metric": np.array(values)}, SETTINGS, "metric|variances|matrix|scale")
+        for values in ([-1.0, 1.0], [0.0, 1.0], [np.nan, 1.0], [np.inf, 1.0], [[1.0, 2], [2, 1]])
+    ),
+    *((log_gamma, {"chain": value}, SETTINGS, "A chain is") for value in (2, -1, "a", 1.0, True)),
+    (log_gamma, {"chain": 0, "seed": None}, SETTINGS, "need the same seed"),
+    *((log_gamma, {"seed": value}, SETTINGS, "seed=") for value in (object(), -5, [-1], [1.5])),
+    *((log_gamma, {"warmup": value}, SETTINGS, "warmup") for value in ("some", None, 1)),
+    (log_gamma, {"warm_start": "a result"}, SETTINGS, "warm_start"),
+    (log_gamma, {"settings": mj.Settings(), "step_size": 1.0}, SETTINGS, "not both"),
+    *((log_gamma, {"checkpoint": "c", "every": v}, SETTINGS, "every is") for v in (-1, "a")),
+    *((log_gamma, {"args": value}, TARGET, "args is a sequence") for value in (5, 1.0, {1: 2})),
+    (log_gamma, {"names": 5}, TARGET, "sequence of strings"),
+    (log_gamma, {"initial": [1e308, np.inf]}, mj.InitialPointError, "not finite"),
+    *((log_gamma, {"initial": v}, TARGET, "initial|array") for v in ("ab", [None, None], object())),
+    (lambda x: ("a", x), {}, TARGET, "log density that is no number"),
+    (lambda x: (None, x), {}, TARGET, "log density that is no number"),
+    (lambda x: (1j, x), {}, TARGET, "complex"),
+    (lambda x: (0.0, ["a", "b"]), {}, TARGET, "gradient that is no number"),
+    (lambda x: (0.0, 1j * x), {}, TARGET, "complex"),
+    (lambda x: (1.0, 2.0, 3.0), {}, TARGET, r"returns \(logp, grad\)"),
     *(
         (log_gamma, {name: "something else"}, SETTINGS, name)
         for name in ("integrator", "rates", "clock", "metric", "reparametrisation")
@@ -118,6 +163,10 @@ CASES = [
     (log_gamma, {"settings": {}}, SETTINGS, "settings is a Settings"),
     (log_gamma, {"executor": "dask"}, SETTINGS, "no method `submit`"),
 ]
+
+
+def test_there_are_more_than_120_cases():
+    assert len(CASES) > 120
 
 
 @pytest.mark.filterwarnings("ignore::mjhmc_numba.SlowDensityWarning")

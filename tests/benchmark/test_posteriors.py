@@ -106,3 +106,20 @@ def test_an_unknown_model_or_folder_is_refused_with_those_that_are_known():
         with pytest.raises(argparse.ArgumentTypeError, match=r"no models\.py in 'nowhere'"):
             problems.folder("nowhere")
         assert problems.folder("gallery") == PROGRAMS / "gallery"
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS installation")
+@pytest.mark.parametrize(
+    "name", ["arK", "earn_height", "eight_schools_noncentered", "garch11", "kidscore_interaction"]
+)
+def test_moments_agree_with_the_reference_draws_of_posteriordb(seeds, folders, name):
+    """`correctness.py` for some models that take seconds; it writes down all of them."""
+    with importable():
+        import correctness
+
+        seed = int(seeds(160).generate_state(1)[0])
+        row = correctness.check(name, folders["posteriors"][name], seed)
+    assert row["reference"] == "posteriordb"
+    assert max(row["z_mean"], row["z_second"]) < 4.5
+    assert row["r_hat"] < 1.01

@@ -112,13 +112,20 @@ def settings(**changes):
     return Settings(**({"step_jitter": 0.0, "refresh_jitter": 0.0, "refine_levels": 0} | changes))
 
 
+def agreeing(process_settings, process_tuned):
+    """What to run with, with what the settings give: a warm-up would have taken it over."""
+    alpha = process_settings.refresh_alpha
+    return process_tuned if alpha is None else process_tuned.replace(refresh_alpha=alpha)
+
+
 def words(seed):
     return random_words(np.random.SeedSequence(seed) if isinstance(seed, int) else seed)
 
 
 def started(target, process_settings, process_tuned, seed, x0=None, record=0):
     """A process at x0 (the origin, if not told)."""
-    process = Process(target, process_settings, process_tuned, words(seed), record=record)
+    values = agreeing(process_settings, process_tuned)
+    process = Process(target, process_settings, values, words(seed), record=record)
     process.start(np.zeros(target.ndim) if x0 is None else x0)
     return process
 

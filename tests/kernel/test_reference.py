@@ -12,6 +12,7 @@ from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
     EXACT_COLUMNS,
+    agreeing,
     dense_metric,
     label,
     low_rank_metric,
@@ -89,7 +90,12 @@ def test_kernel_and_twin_make_the_same_draws(target, simulation, integrator, met
         )
         process = started(target, chosen, values, 17 + turn)
         twin = reference.run(
-            target.logp_and_grad, np.zeros(NDIM), DRAWS // 2, chosen, values, words(17 + turn)
+            target.logp_and_grad,
+            np.zeros(NDIM),
+            DRAWS // 2,
+            chosen,
+            agreeing(chosen, values),
+            words(17 + turn),
         )
         assert_equal_runs(*run(process, DRAWS // 2), twin)
         assert twin.stats["n_L"].sum() > 0
@@ -104,7 +110,7 @@ COMPETING = [s for s in SIMULATIONS if s.get("method") == "competing" or len(s) 
 @pytest.mark.parametrize("simulation", COMPETING, ids=label)
 def test_kernel_and_twin_record_the_same_jumps(target, simulation):
     chosen = Settings(**simulation, refresh_alpha=0.5)
-    values = tuned(NDIM, step_size=0.8)
+    values = agreeing(chosen, tuned(NDIM, step_size=0.8))
     twin = reference.run(target.logp_and_grad, np.zeros(NDIM), 50, chosen, values, words(29))
     process = started(target, chosen, values, 29, record=len(twin.jumps) + 1)
     run(process, 50)
@@ -178,7 +184,7 @@ class EagerProcess(reference.ReferenceProcess):
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
 def test_flips_that_are_resolved_late_change_no_draw(target, simulation, alpha):
     chosen = Settings(**simulation, refresh_alpha=alpha)
-    values = tuned(NDIM, step_size=0.7, refresh_rate=0.7)
+    values = agreeing(chosen, tuned(NDIM, step_size=0.7, refresh_rate=0.7))
     eager = EagerProcess(target.logp_and_grad, np.zeros(NDIM), chosen, values, words(47))
     draws, stats = run(started(target, chosen, values, 47), DRAWS)
     for draw in draws:

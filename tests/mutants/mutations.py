@@ -365,8 +365,8 @@ MUTANTS = (
     Mutant(
         "level of the way back not checked",
         "kernel/ladder.py",
-        "            energy = math.inf\n    _set_levels",
-        "            energy = energy\n    _set_levels",
+        "        energy = math.inf\n    _set_levels",
+        "        energy = energy\n    _set_levels",
         REFINEMENT,
     ),
     Mutant(

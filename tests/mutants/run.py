@@ -1,11 +1,11 @@
 """Break the kernel in small ways; the tests must notice each.
 
-    python tests/mutants/run.py [--jobs 2] [--only text] [--list]
+    python tests/mutants/run.py [--jobs 2] [--only text] [--list] [--tests path ...]
 
 Every mutant is a copy of the package with one change, in a folder and with a cache of its own.
 The quickest tests that could tell run first and the first failure ends the run. The table says
-which test killed each mutant. The exit code is 1 if any survived, 2 if a mutation no longer
-applies or the unchanged copy fails its tests.
+which test killed each mutant. With `--tests` these alone are asked: what do they see? The exit
+code is 1 if any survived, 2 if a mutation no longer applies or the unchanged copy fails its tests.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -115,8 +116,8 @@ def run_tests(folder, tests):
     return result.returncode, result.stdout + result.stderr
 
 
-def judge(mutant):
-    """Make a mutant and let the tests at it."""
+def judge(mutant, tests=()):
+    """Make a mutant and let the tests at it: these, or its own and then the usual ones."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
@@ -124,7 +125,8 @@ def judge(mutant):
         apply_mutation(folder, mutant)
         assert_copy_is_imported(folder)
         first = tuple(f"tests/{test}" for test in mutant.tests)
-        code, output = run_tests(folder, first + tuple(t for t in TESTS if t not in first))
+        usual = first + tuple(t for t in TESTS if t not in first)
+        code, output = run_tests(folder, tests or usual)
     seconds = time.monotonic() - began
     if code is None:
         return Verdict(mutant.name, "killed", f"more than {TIMEOUT} s", seconds)
@@ -137,7 +139,7 @@ def judge(mutant):
     return Verdict(mutant.name, "broken", output.strip()[-300:], seconds)
 
 
-def check_baseline():
+def check_baseline(tests):
     """The unchanged copy passes, and every mutation applies."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
@@ -146,7 +148,7 @@ def check_baseline():
         for mutant in MUTANTS:
             apply_mutation(folder, mutant)
             shutil.copy(ROOT / "mjhmc_numba" / mutant.file, folder / "mjhmc_numba" / mutant.file)
-        code, output = run_tests(folder, TESTS)
+        code, output = run_tests(folder, tests)
     if code != 0:
         raise RuntimeError(f"The unchanged copy fails its tests:\n{output}")
 
@@ -154,7 +156,8 @@ def check_baseline():
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--only", default="", help="mutants whose name or file contains this")
+    parser.add_argument("--only", default="", help="mutants whose name or file matches this")
+    parser.add_argument("--tests", nargs="+", default=(), help="these alone, in place of the usual")
     parser.add_argument("--list", action="store_true", help="name the mutants and stop")
     return parser.parse_args()
 
@@ -162,19 +165,19 @@ def parse():
 def main() -> int:
     """Run the mutants, print the table."""
     options = parse()
-    chosen: list[Mutant] = [m for m in MUTANTS if options.only in m.name + m.file]
+    chosen: list[Mutant] = [m for m in MUTANTS if re.search(options.only, m.name + m.file)]
     if options.list:
         say("\n".join(f"{m.name:45} {m.file}" for m in chosen))
         return 0
     try:
-        check_baseline()
+        check_baseline(options.tests or TESTS)
     except (LookupError, RuntimeError) as error:
         say(str(error))
         return 2
     say(f"The unchanged copy passes; {len(chosen)} mutants follow.")
     verdicts = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for verdict in pool.map(judge, chosen):
+        for verdict in pool.map(partial(judge, tests=options.tests), chosen):
             verdicts.append(verdict)
             say(f"{verdict.outcome:9} {verdict.seconds:4.0f} s  {verdict.name:45} {verdict.by}")
     alive = [v.name for v in verdicts if v.outcome != "killed"]

@@ -9,7 +9,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.process import Process, random_words
 from mjhmc_numba.settings import Settings
-from tests.kernel.processes import own_bounded_g, own_unbounded_g
+from tests.kernel.processes import agreeing, own_bounded_g, own_unbounded_g
 from tests.reparametrisations import random_reparametrisation
 from tests.statistical.cases import CASES
 from tests.statistical.estimates import batch_means, batch_z
@@ -56,7 +56,7 @@ def chains_of(target, case, settings, tuned, seed, draws=DRAWS):
     stats = np.empty((BURN_IN + draws, len(STAT_NAMES)))
     sd = np.sqrt(case.distribution.variance)
     for k, child in enumerate(seed.spawn(CHAINS)):
-        process = Process(target, settings, tuned, random_words(child))
+        process = Process(target, settings, agreeing(settings, tuned), random_words(child))
         process.start(case.distribution.mean + (0.5 + 0.1 * k) * (-1) ** k * sd)
         assert process.run(out[k], stats) == (BURN_IN + draws, 0)
     return out[:, BURN_IN:]
@@ -110,7 +110,10 @@ def test_the_tests_of_moments_see_a_variance_that_is_wrong_by_a_tenth(seeds, com
     case = CASES[name]
     settings, integrator = SIMULATIONS["metropolis_regular"]
     seed = seeds(50, list(CASES).index(name), 0)
-    draws = chains_of(compiled(name), case, Settings(**settings), case.tuned(integrator), seed)
+    # Twice as many draws: that it fails must not hang on the seed either.
+    draws = chains_of(
+        compiled(name), case, Settings(**settings), case.tuned(integrator), seed, draws=2 * DRAWS
+    )
     mean = case.distribution.mean
     with pytest.raises(AssertionError):
         assert_statistics(case, mean + 1.05 * (draws - mean))

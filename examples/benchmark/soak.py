@@ -1,0 +1,125 @@
+"""Hours of mixed calls in one process: does memory grow, does anything leak, do bits change?
+
+    python soak.py [--minutes 45] [--out results/soak.csv]
+
+Both ways to sample, with interrupts, threads, executors, changes of data and errors, in random
+order (`soak_calls.py`). After each round are written down: resident memory, threads, open files,
+child processes, and whether three runs have the same bits as at the beginning. The exit code is 1
+if anything was found; the last lines say what.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import ctypes
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import soak_calls
+from measure import RESULTS
+
+COLUMNS = ["minutes", "round", "calls", "resident_mb", "threads", "files", "children", "same_bits"]
+SELDOM = 10  # rounds between two calls that cost seconds
+SETTLE = 0.2  # of the time, in which caches fill
+GROWTH = 0.03  # of resident memory that is called flat, from the second fifth to the last
+
+
+def resident_mb() -> float:
+    """After what can be given back has been."""
+    gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def children() -> int:
+    return len(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+def one_round(number: int, rng: np.random.Generator, calls: Counter, failed: list[str]) -> None:
+    """Every call once, in random order."""
+    chosen = list(soak_calls.OFTEN)
+    if number % SELDOM == 0:
+        chosen += soak_calls.SELDOM
+    for k in rng.permutation(len(chosen)):
+        call = chosen[k]
+        try:
+            call(rng)
+        except Exception:
+            failed.append(f"{call.__name__} in round {number}:\n{traceback.format_exc()}")
+            print(failed[-1], flush=True)
+        calls[call.__name__] += 1
+
+
+def state(began: float, number: int, calls: Counter, first: str) -> dict:
+    same = soak_calls.digest() == first
+    time.sleep(0.3)  # threads that are told to end do
+    return {
+        "minutes": round((time.monotonic() - began) / 60, 2),
+        "round": number,
+        "calls": calls.total(),
+        "resident_mb": round(resident_mb(), 1),
+        "threads": threading.active_count(),
+        "files": len(os.listdir("/proc/self/fd")),
+        "children": children(),
+        "same_bits": same,
+    }
+
+
+def findings(rows: list[dict], failed: list[str]) -> list[str]:
+    """What is not as it should be."""
+    settled = [row for row in rows if row["minutes"] >= SETTLE * rows[-1]["minutes"]]
+    fifth = max(len(settled) // 4, 1)
+    found = [f"a call failed: {text.splitlines()[0]}" for text in failed]
+    before, after = (
+        float(np.median([row["resident_mb"] for row in part]))
+        for part in (settled[:fifth], settled[-fifth:])
+    )
+    if after > (1 + GROWTH) * before:
+        found.append(f"resident memory grew from {before:.0f} to {after:.0f} MB")
+    for name in ("threads", "files", "children"):
+        if settled[-1][name] > settled[0][name]:
+            found.append(f"{name} grew from {settled[0][name]} to {settled[-1][name]}")
+    if not all(row["same_bits"] for row in rows):
+        found.append("the same seeds gave other draws")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=45.0)
+    parser.add_argument("--out", type=Path, default=RESULTS / "soak.csv")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    warnings.simplefilter("ignore")
+    logging.getLogger("pymc").setLevel(logging.ERROR)
+    rng, calls, failed, rows = np.random.default_rng(1), Counter(), [], []
+    began, first = time.monotonic(), soak_calls.digest()
+    with open(arguments.out, "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        while time.monotonic() - began < 60 * arguments.minutes:
+            one_round(len(rows), rng, calls, failed)
+            rows.append(state(began, len(rows), calls, first))
+            writer.writerow(rows[-1])
+            file.flush()
+            print(*rows[-1].values(), flush=True)
+    found = findings(rows, failed)
+    print(f"{calls.total()} calls in {rows[-1]['minutes']:.0f} minutes; found:", found or "nothing")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
