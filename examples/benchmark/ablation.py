@@ -1,6 +1,6 @@
 """What each ingredient is worth: one changed at a time, all else tuned as always.
 
-    python ablation.py [--models a,b] [--variants "leapfrog;no path jitter"]
+    python ablation.py [--models a,b] [--variants "leapfrog;full refresh"]
 
 Rows are appended to results/ablation.csv; those that are there are not run again.
 `efficiency.py report` makes the table and the picture.
@@ -35,12 +35,12 @@ VARIANTS = {
     "default": mj.Settings(),
     "clock: Poisson": mj.Settings(clock="poisson"),
     "no thinning (and Poisson)": mj.Settings(method="competing", clock="poisson"),
-    "partial refresh, alpha 0.7": mj.Settings(refresh_alpha=0.7),
+    "full refresh": mj.Settings(refresh_alpha=0.0),
     "leapfrog": mj.Settings(integrator="leapfrog"),
     "diagonal metric": mj.Settings(metric="diag"),
     "no reparametrisation": mj.Settings(reparametrisation="none"),
     "no step jitter": mj.Settings(step_jitter=0.0),
-    "no path jitter": mj.Settings(refresh_jitter=0.0),
+    "path jitter 0.3": mj.Settings(refresh_jitter=0.3),
     "no refined rungs": mj.Settings(refine_levels=0),
     "g: Barker": mj.Settings(rates="barker"),
     "g: sqrt (and Poisson)": mj.Settings(rates="sqrt"),

@@ -157,7 +157,8 @@ def _lower_chains(result: Result) -> str:
     low, median, high = np.quantile(lp, [FEW, 0.5, ALMOST_ALL], axis=1)
     best = int(median.argmax())
     lower = np.flatnonzero(high < low[best])
-    if not lower.size:
+    # Where float64 has no digit after the point a density is not that of a mode: it rises for ever.
+    if not lower.size or not np.abs(median).max() < 1 / np.finfo(float).eps:
         return ""
     named = " and ".join(str(result.chains[k]) for k in lower)
     many = lower.size > 1
