@@ -189,6 +189,7 @@ def test_quiet_is_quiet(caplog, capfd):
 
 def test_where_draws_diverged_is_stored_on_request():
     options = {"step_size": 0.3, "num_steps": 1, "refresh_rate": 0.25, "draw_interval": 2.0}
+    options |= {"metric": [1.0], "integrator": "leapfrog"}  # so that a step is 0.3 long
     data = mp.sample(
         200, 20, 2, models.wall(), random_seed=1, quiet=True, store_divergences=True, **options
     )

@@ -88,10 +88,10 @@ def test_draws_are_those_of_the_step_method_from_a_start_far_out():
         stepwise = pm.sample(step=mp.MJHMC(), cores=1, **options)
     for group in ("posterior", "warmup_posterior"):
         assert np.array_equal(native[group]["x"], stepwise[group]["x"])
-    # Starts of ten draws begin anew.
+    # Starts begin anew after ten draws and more, and end.
     jumps = np.abs(np.diff(native["warmup_posterior"]["x"].values, axis=1)).max(axis=(0, 2))
-    assert (jumps[[9, 19, 29, 39]] > 0.05).all()
-    assert jumps[60:].max() < 0.2
+    assert np.sum(jumps[9:] > 0.2) >= 2
+    assert jumps[120:].max() < 0.2
 
 
 def test_a_centred_funnel_is_sampled_reparametrised_by_both_paths():
