@@ -522,8 +522,8 @@ MUTANTS = (
     Mutant(
         "rows that do not begin cache lines",
         "kernel/layout.py",
-        "unit = LINE if array.is_padded else 1\n",
-        "unit = 1\n",
+        "itemsize, unit = np.dtype(array.dtype).itemsize, LINE if array.is_padded else 1\n",
+        "itemsize, unit = np.dtype(array.dtype).itemsize, 1\n",
         LAYOUT,
     ),
     Mutant(
