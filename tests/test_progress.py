@@ -465,7 +465,7 @@ def run_with_compilation(clock, stream=None):
 
 NOTES = [
     "Compiling the model: gradient ... done in 4.2 s",
-    "Compiling the sampler (once per machine, about 7 s) ... done in 6.5 s",
+    "Compiling the sampler (once per machine, about 6 s) ... done in 6.5 s",
     "Compiling the model: Deterministics ... done in 1.0 s",
 ]
 
