@@ -12,7 +12,7 @@ A long path costs gradients, a short one mixes slowly unless some momentum is ke
 it is kept, the better means are known and the worse squares. `ANGLE` and `ALPHA` make the effective
 sizes of tail quantiles and of squares, per gradient, large together (their geometric mean), in the
 worst of the directions that are 0.6 to 1 times as long as the slowest. That is flat: an angle
-between 0.7 and 1.4 with its share loses less than a tenth.
+between 0.7 and 1.2 with its share loses less than a twentieth.
 """
 
 from __future__ import annotations
