@@ -17,7 +17,6 @@ the old ones.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import statistics
 import tempfile
@@ -25,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import problems
-from measure import RESULTS, in_new_process, report, verdict
+from measure import RESULTS, in_new_process, keep_row, kept_rows, report, verdict
 from whole_runs import MODELS, WARM, environment, versions
 
 MEAN_BAR, WORST_BAR = 0.4, 0.7  # ours over nutpie's
@@ -81,21 +80,12 @@ def one_round(number: int, models: Mapping[str, str], samplers: Sequence[str]) -
 
 def kept() -> list[dict]:
     """All measurements that are there."""
-    path = RESULTS / "first_draw_single.csv"
-    if not path.exists():
-        return []
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    return kept_rows(RESULTS / "first_draw_single.csv")
 
 
 def keep(row: Mapping) -> None:
     """Add a measurement, in the place of the same one of earlier."""
-    new = {"versions": versions(), **row}
-    others = [old for old in kept() if any(old[name] != new[name] for name in KEY)]
-    with open(RESULTS / "first_draw_single.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, list(new), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*others, new])
+    keep_row(RESULTS / "first_draw_single.csv", {"versions": versions(), **row}, KEY)
 
 
 def table(rows: Sequence[Mapping]) -> list[dict]:

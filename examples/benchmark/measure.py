@@ -88,3 +88,20 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def kept_rows(path: Path) -> list[dict]:
+    """The rows of a CSV file; none where it is not there."""
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def keep_row(path: Path, row: Mapping, key: Sequence[str]) -> None:
+    """Add a row to a CSV file, in the place of an earlier one with the same key."""
+    others = [old for old in kept_rows(path) if any(old[name] != row[name] for name in key)]
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows([*others, row])

@@ -15,7 +15,6 @@ of the same row; the others stay.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import shutil
 import statistics
@@ -24,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import problems
-from measure import RESULTS, in_new_process, report
+from measure import RESULTS, in_new_process, keep_row, kept_rows, report
 
 SAMPLERS, OCCASIONS = ("mjhmc", "nutpie", "nuts"), ("first", "new", "again")
 BEFORE = ("eight_schools_noncentered", "mesquite")  # compiled before a "new" model
@@ -147,21 +146,12 @@ def versions() -> str:
 
 def kept() -> list[dict]:
     """All measurements that are there."""
-    path = RESULTS / "whole_runs_single.csv"
-    if not path.exists():
-        return []
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    return kept_rows(RESULTS / "whole_runs_single.csv")
 
 
 def keep(row: Mapping) -> None:
     """Add a measurement, in the place of the same one of earlier."""
-    new = {"versions": versions(), **row}
-    others = [old for old in kept() if any(old[name] != new[name] for name in KEY)]
-    with open(RESULTS / "whole_runs_single.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, list(new), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows([*others, new])
+    keep_row(RESULTS / "whole_runs_single.csv", {"versions": versions(), **row}, KEY)
 
 
 def table(rows: Sequence[Mapping]) -> list[dict]:
