@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,10 +32,16 @@ class Starts(NamedTuple):
     elsewhere : tuple of float
         For each that came to another region, with a gap of low density between the two, the
         logarithm of the mass there over that of the one that was kept; roughly.
+    log_density, log_mass : float
+        Means over the end of the warm-up: of the log density, and of that in the coordinates in
+        which the target should be standard normal; the same constant is missing from those of all
+        chains. NaN where the warm-up was too short.
     """
 
     tried: int = 1
     elsewhere: tuple[float, ...] = ()
+    log_density: float = math.nan
+    log_mass: float = math.nan
 
 
 ONE_START = Starts()

@@ -11,7 +11,6 @@ from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import as_target
 from mjhmc_numba.initial import (
     ENOUGH,
-    ENOUGH_NEAR,
     Multistart,
     Region,
     end_level,
@@ -27,9 +26,9 @@ def ended_at(end, ndim=2, n=24):
     return Draws(np.zeros((n, ndim)), np.zeros((n, ndim)), np.full(n, float(end)))
 
 
-def multistart(*ends, start=-1e4):
+def multistart(*ends):
     """Two-dimensional: ends 20 apart are far apart, those 5 apart are alike."""
-    tried = Multistart(Region.anywhere(2), start)
+    tried = Multistart(Region.anywhere(2))
     for end in ends:
         tried.add(ended_at(end))
     return tried
@@ -40,10 +39,9 @@ def rising(end, ndim=2, n=24):
     return Draws(np.zeros((n, ndim)), np.zeros((n, ndim)), end + 100.0 * np.arange(-n + 1.0, 1.0))
 
 
-@pytest.mark.parametrize(("start", "wanted"), [(-1e4, ENOUGH), (-25, ENOUGH), (-15, ENOUGH_NEAR)])
-def test_it_takes_some_that_have_burnt_in_more_from_a_start_far_out(start, wanted):
-    tried = multistart(start=start)
-    for k in range(wanted):
+def test_it_takes_some_that_have_burnt_in():
+    tried = multistart()
+    for k in range(ENOUGH):
         assert k == 0 or not tried.enough
         tried.add(ended_at(0))
         if k == 0:
@@ -56,7 +54,7 @@ def test_there_are_no_more_than_there_is_room_for():
     while not tried.enough:
         tried.add(rising(0))
     assert len(tried.tried) == tried.most
-    short = Multistart(Region.anywhere(2), -1e4, most_draws=70)
+    short = Multistart(Region.anywhere(2), most_draws=70)
     for k in range(2):
         assert k == 0 or not short.enough
         short.add(rising(0))
@@ -82,7 +80,7 @@ def spread_out(end, scale, centre=0.0, n=24):
 
 def test_volume_counts_as_density_does():
     """A narrow mode that is higher, and a wide one that holds more mass."""
-    tried = Multistart(Region.anywhere(2), -1e4)
+    tried = Multistart(Region.anywhere(2))
     tried.add(spread_out(10, 1e-12))
     tried.add(spread_out(0, 1.0))
     assert tried.best is tried.tried[1]
@@ -92,7 +90,7 @@ def test_volume_counts_as_density_does():
 
 
 def test_what_lies_behind_a_gap_is_told_with_its_mass():
-    tried = Multistart(Region.anywhere(2), -1e4)
+    tried = Multistart(Region.anywhere(2))
     for end, centre in ((0, 0.0), (-3, 50.0), (-1, 0.0)):
         tried.add(spread_out(end, 1.0, centre))
     (other,) = tried.elsewhere(lambda x: Draws(x, x, -1e3 if 20 < x[0] < 30 else 0.0))
@@ -109,7 +107,7 @@ def test_the_first_of_the_highest_is_taken(ends, best):
 
 
 def test_other_starts_are_in_the_region_and_finite(seeds):
-    tried = Multistart(Region(np.array([5.0, -5.0]), 0.5), 0.0)
+    tried = Multistart(Region(np.array([5.0, -5.0]), 0.5))
     rng = np.random.default_rng(seeds(180))
     seen = []
 
@@ -132,7 +130,6 @@ def test_other_starts_are_in_the_region_and_finite(seeds):
 def test_runs_are_saved_whole():
     tried = multistart(-30, 0)
     again = load(Multistart, save(tried))
-    assert again.logp == tried.logp
     assert again.region.spread == tried.region.spread
     np.testing.assert_array_equal(again.region.centre, tried.region.centre)
     assert [end_level(run) for run in again.tried] == [-30, 0]
@@ -144,10 +141,8 @@ def test_the_warm_up_stays_as_long_as_asked(seeds):
     process, tuner = warm_up(target, Settings(), 300, seeds(181), x0=np.array([3.0, 3.0]))
     assert tuner.is_done
     # Draws of the starts that were not taken are forgotten.
-    kept = tuner.history.total
-    assert kept < 300
     assert process.tuned.starts.tried > 1
-    assert sum(window.draws for window in tuner.plan) == kept
+    assert tuner.history.total <= sum(window.draws for window in tuner.plan) < 300
 
 
 @njit
@@ -192,4 +187,6 @@ def test_other_starts_begin_where_chains_start(seeds):
         ]
         minor[spread] = np.mean(np.array(ends) < 0)
     assert minor[0.0] > 0.9
-    assert minor[30.0] < 0.5
+    # 44 / 60 of the region lie in its basin.
+    expected = (44 / 60) ** (ENOUGH - 1)
+    assert abs(minor[30.0] - expected) < 4 * math.sqrt(expected * (1 - expected) / 40)

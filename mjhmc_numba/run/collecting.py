@@ -15,9 +15,9 @@ from mjhmc_numba.errors import MemoryRequestError
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.results import Result
 from mjhmc_numba.run.chain import ChainRun
-from mjhmc_numba.run.dispatch import run_chains
 from mjhmc_numba.run.elsewhere import RemoteRun
 from mjhmc_numba.run.going_on import with_files
+from mjhmc_numba.run.lost import run_with_lost
 from mjhmc_numba.run.stores import flush_stores
 from mjhmc_numba.run.tasks import ChainOutput, ChainTask
 from mjhmc_numba.settings import Settings
@@ -93,7 +93,7 @@ def run_tasks(
     """
     began = time.perf_counter()
     with with_files(tasks, checkpoint) as tasks:
-        out, outputs, interrupted = run_chains(
+        out, outputs, interrupted, told = run_with_lost(
             tasks,
             cores=cores,
             blas_threads=blas_threads,
@@ -121,6 +121,7 @@ def run_tasks(
     if interrupted and result is None:
         raise KeyboardInterrupt
     assert result is not None
+    result.warnings += told
     if interrupted:
         made = result.draws.shape[1] if result.stored is None else result.stored
         what = f"{made} draws" if made else f"no draws, but {_warmup_length(result)} of the warm-up"

@@ -127,7 +127,7 @@ class Tuner:
         most = self.settings.starts
         if most == 1:
             return None
-        starts = Multistart(self.region.widened, process.logp, most_draws=STARTS_TAKE * self.tune)
+        starts = Multistart(self.region.widened, most_draws=STARTS_TAKE * self.tune)
         return starts if most is None else replace(starts, most=most)
 
     # ------------------------------------------------------------------ update
@@ -349,6 +349,10 @@ class Tuner:
             newest = self.history.newest(draws)
             converged = self._converged(tuned, newest.to(tuned.reparametrisation))
             tuned = self._with_draws_apart(tuned, newest.x).replace(converged=converged)
+            self.found = self.found._replace(
+                log_density=float(newest.logp.mean()),
+                log_mass=float(newest.to(tuned.transform).logp.mean()),
+            )
         tuned = tuned.replace(starts=self.found)
         if not self.has_learnt:
             guessed = tuple(name for name in not_given(self.settings) if name != "step_size")
