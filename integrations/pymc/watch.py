@@ -24,6 +24,7 @@ from mjhmc_numba.diagnostics.rules import (
     Finding,
     capped,
     diverged,
+    left_a_region,
     low_acceptance,
     stuck,
     unconverged,
@@ -43,6 +44,7 @@ KINDS = {
     "capped": WarningType.BAD_PARAMS,
     "unconverged": WarningType.BAD_PARAMS,
     "untuned": WarningType.BAD_PARAMS,
+    "regions": WarningType.CONVERGENCE,
     "acceptance": WarningType.BAD_ACCEPTANCE,
     "energy": WarningType.BAD_ENERGY,
     "mixing": WarningType.BAD_PARAMS,
@@ -95,6 +97,7 @@ class Watch:
         self._tell(capped(row[_N_CAPPED]))
         self._tell(unconverged(tuned.converged))
         self._tell(untuned(tuned.not_learnt))
+        self._tell(left_a_region(tuned.starts))
         if self.tried < ACCEPTANCE_DRAWS and not math.isnan(acceptance):
             self.tried += 1
             self.acceptance += acceptance

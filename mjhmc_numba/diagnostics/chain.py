@@ -20,6 +20,7 @@ from mjhmc_numba.diagnostics.rules import (
     Finding,
     capped,
     diverged,
+    left_a_region,
     low_acceptance,
     stuck,
     unconverged,
@@ -54,6 +55,7 @@ def chain_findings(
         capped(_first_above(stats["n_capped"], 0)),
         unconverged(tuned.converged),
         untuned(tuned.not_learnt),
+        left_a_region(tuned.starts),
         low_acceptance(float(rates.mean()), tuned.integrator)
         if rates.size == ACCEPTANCE_DRAWS
         else None,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mjhmc_numba.tuned import Starts
+
 __all__ = [
     "Finding",
     "cannot_move",
     "capped",
     "diverged",
+    "left_a_region",
     "low_acceptance",
     "stuck",
     "unconverged",
@@ -21,6 +24,8 @@ STUCK_STAY = 100  # looks at the neighbours without a move
 LOW_ACCEPTANCE = 0.5  # well below what the warm-up aims at
 ACCEPTANCE_DRAWS = 200  # after the warm-up, over which it is averaged
 ENOUGH_TO_MOVE = 100  # draws, of which at least one is another point than the one before
+
+MAY_HOLD_MASS = -7.0  # log mass of a region over that of the best: a thousandth
 
 THE_CHAIN = "The chain"
 DIVERGENCE_ADVICE = (
@@ -107,6 +112,21 @@ def untuned(not_learnt: Sequence[str]) -> Finding | None:
         f"{THE_CHAIN} had too short a warm-up to learn {', '.join(not_learnt)}: guesses from where "
         "it started are used, which suit a target with standard deviations near 1. Its draws are "
         "valid but may be worth little. Tune for 200 draws or more, or give these settings.",
+    )
+
+
+def left_a_region(starts: Starts) -> Finding | None:
+    """`starts`: what the several starts of the chain have come to."""
+    left = [mass for mass in starts.elsewhere if mass > MAY_HOLD_MASS]
+    if not left:
+        return None
+    return Finding(
+        "regions",
+        f"{THE_CHAIN} began with {starts.tried} starts, of which {len(left)} ended in another "
+        f"region, beyond a gap. It may hold some of the mass (log mass roughly {max(left):+.1f} "
+        "against that of the region it went on from), of which the draws say nothing if chains "
+        "cannot cross. Compare runs with other seeds and starts=1, or use a sampler made for "
+        "several modes.",
     )
 
 

@@ -4,8 +4,8 @@ A chain may burn in near a minor mode or on a plateau and not leave it in the wh
 It cannot know that; the other chains do. Compared are means at the end of each warm-up: of the log
 density, and of the log mass (the log density in coordinates in which the target should be standard
 normal). A chain that lies lower in both by more than one mode shows is run again, from the first
-draw of the chain with the most mass and with a seed of its own. So it comes out the same on any number of
-workers, and a chain that is not lost is the same as on its own.
+draw of the chain with the most mass and with a seed of its own. So it comes out the same on any
+number of workers, and a chain that is not lost is the same as on its own.
 """
 
 from __future__ import annotations
