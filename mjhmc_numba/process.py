@@ -252,6 +252,7 @@ class Process:
             )
         if tuned.reparametrisation is not self.tuned.reparametrisation:
             self._change_coordinates(tuned.reparametrisation)
+        has_moved = not self._connected or not tuned.has_coordinates_of(self.tuned)
         self.tuned = tuned
         self._set(
             **{name: getattr(tuned, name) for name in TUNED_NUMBERS},
@@ -270,9 +271,10 @@ class Process:
             max_gradients=settings.max_gradients if max_gradients is None else max_gradients,
             adapts=0,
         )
-        self._transform_arrays = tuned.transform.arrays()
-        self._set(**tuned.transform.sizes())
-        self.connect()
+        if has_moved:
+            self._transform_arrays = tuned.transform.arrays()
+            self._set(**tuned.transform.sizes())
+            self.connect()
 
     def _change_coordinates(self, coordinates: Reparametrisation | None) -> None:
         """The present state in other coordinates."""

@@ -102,6 +102,11 @@ class Tuned:
         """Gradients of an integrator step."""
         return INTEGRATORS[self.integrator][0]
 
+    def has_coordinates_of(self, other: Tuned) -> bool:
+        """Whether both have the same metric and reparametrisation, not only equal ones."""
+        is_same_metric = self.metric is other.metric
+        return is_same_metric and self.reparametrisation is other.reparametrisation
+
     def replace(self, **changes: Any) -> Tuned:
         return dataclasses.replace(self, **changes)
 
