@@ -263,8 +263,7 @@ def in_coordinates(
     reparametrisation: Reparametrisation | None, x: np.ndarray, grad: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws and gradients of the density in other coordinates; None: as they are."""
-    return (
-        (x, grad)
-        if reparametrisation is None
-        else (reparametrisation.to_z(x), reparametrisation.gradient_to_z(x, grad))
-    )
+    if reparametrisation is None:
+        return x, grad
+    shape = reparametrisation.shape(x)
+    return reparametrisation.to_z(x, shape), reparametrisation.gradient_to_z(x, grad, shape)
