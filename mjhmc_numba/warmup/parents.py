@@ -52,6 +52,9 @@ LARGE = 0.1  # squared distance per dimension from which its logarithm counts: t
 # Scale and location parents tried at a time, those with the best scores. With one location parent
 # eight schools took a school for the mean of all in 2 of 4 chains, with two in none.
 CANDIDATES = 2
+# Share of the best score that another candidate must have: on eleven hierarchies no parent was taken
+# whose score was less than 0.7 of the best.
+RIVAL = 0.5
 # Share of the children that lie at a location parent which is taken because it is simple: groups
 # have some children each, and no child lies at another by chance (rat_tumor).
 MANY_FIXED = 1 / 8
@@ -195,7 +198,7 @@ class _Choice:
         z, g = now.told
         scores = _scale_gains(z, g, now.parents.all).sum(axis=1) / z.shape[1]
         best = [k for k in _best(scores, now.parents, CANDIDATES) if scores[k] > LEAST_SCORE]
-        found = [self._with_scale(now, k) for k in best]
+        found = [self._with_scale(now, k) for k in best if scores[k] > RIVAL * scores[best[0]]]
         sure = self._surest(now, found + _roughly_best(self._with_location(now)))
         if sure is None and now.reparametrisation is None and found:
             # In a deep funnel neither a scale nor a location parent helps without the other; nor,
@@ -216,6 +219,7 @@ class _Choice:
         found = [
             self._tried(Parents(now.parents.scale, (*now.parents.location, k), fixed_location=True))
             for k in _best(scores, now.parents, CANDIDATES)
+            if scores[k] > RIVAL * scores.max()
         ]
         if found:
             best = _roughly_best(found)[0].parents
