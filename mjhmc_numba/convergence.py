@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
 __all__ = [
     "autocorrelation",
     "effective_size",
-    "is_clearly_converged",
+    "is_converged",
     "least_effective",
     "nested_r_hat",
     "nested_r_hat_of",
@@ -23,10 +26,10 @@ LOOKED_AT = 16
 # Numbers of the draws taken at a time, so that a large result is not copied: 2 MB, as many as the
 # second cache of a core holds.
 BLOCK = 1 << 18
-# For `is_clearly_converged`: PyMC warns of R-hat above 1.01 and of less than 100 effective draws
-# per chain. Both limits are left a factor of 2; values beyond so many quartile distances (1.5 is
-# Tukey's, for outliers) are cut.
-CLEARLY_CONVERGED, CLEARLY_MANY, CUT = 1.005, 200, 1.5
+# For `is_converged`: of the limits of Vehtari et al. (2021), 1.01 and 100 effective draws per chain,
+# a hundredth and a tenth are left for other ways to sum. R-hat without ranks is left a factor of 2;
+# values beyond so many quartile distances (1.5 is Tukey's, for outliers) are cut for it.
+CONVERGED, ENOUGH, CLEARLY_CONVERGED, CUT = 1.0099, 110, 1.005, 1.5
 
 
 def slowest_dimensions(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +90,8 @@ def autocorrelation(draws: np.ndarray) -> np.ndarray:
     """
     chains, n, _ = draws.shape
     means = draws.mean(axis=1, keepdims=True)
-    power = np.abs(np.fft.rfft(draws - means, n=2 * n, axis=1)) ** 2
+    transformed = np.fft.rfft(draws - means, n=2 * n, axis=1)
+    power = transformed.real**2 + transformed.imag**2
     covariance = np.fft.irfft(power, axis=1)[:, :n].mean(axis=0) / n  # (lag, d)
     total = covariance[0] + (means.var(axis=0, ddof=1)[0] if chains > 1 else 0.0)
     total = np.where(total > 0, total, 1.0)
@@ -133,12 +137,21 @@ def least_effective(draws: np.ndarray) -> tuple[float, int]:
         Index of that dimension.
     """
     by_values, by_squares = slowest_dimensions(draws)
-    # One dimension at a time: a transform takes several times the memory of what it is of.
-    sizes = [effective_size(_scaled(draws[:, :, [j]])) for j in by_values]
-    sizes += [effective_size(_scaled(draws[:, :, [j]]) ** 2) for j in by_squares]
-    size = np.concatenate(sizes)
+    size = np.append(
+        _effective_sizes(draws, by_values), _effective_sizes(draws, by_squares, squared=True)
+    )
     worst = size.argmin()
     return float(size[worst]), int(np.concatenate([by_values, by_squares])[worst])
+
+
+def _effective_sizes(draws: np.ndarray, of: Any = None, *, squared: bool = False) -> np.ndarray:
+    """Of some dimensions, some at a time: a transform takes several times their memory."""
+    of = np.arange(draws.shape[2]) if of is None else np.asarray(of, np.intp)
+    width, sizes = max(BLOCK // (4 * draws.shape[0] * draws.shape[1]), 1), np.empty(of.size)
+    for at in range(0, of.size, width):
+        part = _scaled(draws[:, :, of[at : at + width]])
+        sizes[at : at + width] = effective_size(part**2 if squared else part)
+    return sizes
 
 
 def split_r_hat(draws: np.ndarray) -> np.ndarray:
@@ -165,12 +178,13 @@ def split_r_hat(draws: np.ndarray) -> np.ndarray:
     return r_hat
 
 
-def is_clearly_converged(draws: np.ndarray) -> bool:
-    """Whether R-hat and effective sizes, with ranks or without, are far from any limit.
+def is_converged(draws: np.ndarray) -> bool:
+    """Whether R-hat and effective sizes, with ranks, are surely within the limits.
 
-    A cheap look, so that those with ranks, which take longer than many a run, are computed only
-    where they may say something. Tails are cut, as ranks do. R-hat of distances from the median
-    (the folded one) sees chains that differ in scale.
+    The limits and quantities are those of Vehtari et al. (2021): R-hat of values and of distances
+    from the median (the folded one, which sees chains that differ in scale) below 1.01, 100
+    effective draws per chain. What never moved is passed over. Ranks take longer than many a run,
+    so R-hat is first computed with tails cut instead, and effective sizes of the slowest only.
 
     Parameters
     ----------
@@ -181,15 +195,40 @@ def is_clearly_converged(draws: np.ndarray) -> bool:
         return False
     quartiles = [chains * n // 4, chains * n // 2, 3 * chains * n // 4]
     for _, block in _blocks(draws):
-        low, median, high = np.partition(block.reshape(chains * n, -1), quartiles, axis=0)[
-            quartiles
-        ]
+        if not np.isfinite(block).all():
+            return False
+        flat = block.reshape(chains * n, -1)
+        low, median, high = np.partition(flat, quartiles, axis=0)[quartiles]
         width = CUT * (high - low)
         cut = np.clip(block, low - width, high + width) - median
-        for values in (cut, np.abs(cut)):
-            if not (split_r_hat(values) < CLEARLY_CONVERGED).all():  # NaN is not
+        agree = split_r_hat(cut) < CLEARLY_CONVERGED
+        agree &= split_r_hat(np.abs(cut)) < CLEARLY_CONVERGED  # NaN is not
+        unsure = np.flatnonzero(~agree & (flat != flat[0]).any(axis=0))
+        for values in (block[..., unsure], np.abs(block[..., unsure] - median[unsure])):
+            if not (split_r_hat(_normal_scores(values)) < CONVERGED).all():
                 return False
-    return least_effective(draws)[0] > CLEARLY_MANY * chains
+    slow = [j for j in slowest_dimensions(draws)[0] if (draws[..., j] != draws[0, 0, j]).any()]
+    half = n // 2
+    halves = _normal_scores(draws[..., slow])[:, n - 2 * half :].reshape(2 * chains, half, -1)
+    return bool((_effective_sizes(halves) > ENOUGH * chains).all())
+
+
+def _normal_scores(draws: np.ndarray) -> np.ndarray:
+    """The normal quantiles of the ranks, over all chains."""
+    flat = draws.reshape(draws.shape[0] * draws.shape[1], draws.shape[2])
+    scores = np.empty(flat.shape)
+    quantiles = _normal_quantiles(len(flat))
+    for j, order in enumerate(np.argsort(flat, axis=0, kind="stable").T):
+        scores[order, j] = quantiles
+    return scores.reshape(draws.shape)
+
+
+@lru_cache(maxsize=4)
+def _normal_quantiles(n: int) -> np.ndarray:
+    """Of ranks 1 to n, by Blom's (1958) formula; the second half is the first, mirrored."""
+    inverse = NormalDist().inv_cdf
+    lower = [inverse((rank - 0.375) / (n + 0.25)) for rank in range(1, n // 2 + 1)]
+    return np.array([*lower, *([0.0] * (n % 2)), *(-value for value in reversed(lower))])
 
 
 def nested_r_hat(draws: np.ndarray, superchains: Sequence[int]) -> np.ndarray:

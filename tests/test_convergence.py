@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from mjhmc_numba import convergence
 from mjhmc_numba.convergence import (
     effective_size,
+    is_converged,
     least_effective,
     slowest_dimensions,
     split_r_hat,
@@ -104,3 +106,55 @@ def test_r_hat_is_the_textbook_formula_whatever_the_block(monkeypatch, seeds):
 
 def test_r_hat_of_what_never_moved_is_no_number():
     assert np.isnan(split_r_hat(np.ones((2, 100, 1)))).all()
+
+
+# ------------------------------------------------------------------- with ranks
+
+
+def good_draws(rng):
+    return np.exp(3.0 * autoregression(np.full(20, 0.3), 1000, rng))  # of heavy tails
+
+
+def test_chains_that_agree_are_converged_however_heavy_their_tails(seeds):
+    draws = good_draws(np.random.default_rng(seeds(68)))
+    draws[:, :, 7] = 1.0  # a constant of the model
+    assert is_converged(draws)
+
+
+def apart(draws, rng):
+    draws[:, :, 3] *= np.exp(0.6 * np.arange(4))[:, None]  # 0.2 standard deviations of the logarithm
+
+
+def of_other_scales(draws, rng):
+    draws[:, :, 3] = rng.normal(size=(4, 1000)) * np.array([1.0, 1.0, 1.0, 1.6])[:, None]
+
+
+def slow(draws, rng):
+    draws[:, :, 3] = autoregression(0.96, 1000, rng)[:, :, 0]
+
+
+def not_finite(draws, rng):
+    draws[1, 500, 3] = np.nan
+
+
+@pytest.mark.parametrize("spoil", [apart, of_other_scales, slow, not_finite])
+def test_one_dimension_that_is_not_converged_is_enough(spoil, seeds):
+    rng = np.random.default_rng(seeds(69))
+    draws = good_draws(rng)
+    spoil(draws, rng)
+    assert not is_converged(draws)
+
+
+def test_ranks_are_those_of_vehtari_et_al(seeds):
+    """ArviZ computes the same R-hat, and nearly the same effective sizes."""
+    arviz_stats = pytest.importorskip("arviz_stats")
+    rng = np.random.default_rng(seeds(74))
+    draws = autoregression(np.linspace(-0.4, 0.9, 6), 800, rng)
+    scores = convergence._normal_scores(draws)
+    axes = {"chain_axis": 0, "draw_axis": 1}
+    halves = scores.reshape(8, 400, 6)
+    for j in range(6):
+        r_hat = arviz_stats.rhat(draws[..., j], method="z_scale", **axes)
+        assert split_r_hat(scores)[j] == pytest.approx(float(r_hat), rel=1e-9)
+        size = arviz_stats.ess(draws[..., j], method="bulk", **axes)
+        assert effective_size(halves)[j] == pytest.approx(float(size), rel=0.1)

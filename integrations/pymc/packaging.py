@@ -23,7 +23,7 @@ from pymc.stats.convergence import (
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
-from mjhmc_numba.convergence import is_clearly_converged
+from mjhmc_numba.convergence import is_converged
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.arguments import refuse_for_made_step
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
@@ -227,14 +227,18 @@ def _coords_of_new_lengths(density: ModelDensity) -> dict[str, np.ndarray]:
     return coords
 
 
-def log_convergence(data, model, draws: np.ndarray, *, only_hints: bool = False) -> None:
+def log_convergence(data, model, *, only_hints: bool = False) -> None:
     """PyMC's own checks of R-hat and effective sample size, in its log.
 
-    They are left out where unconstrained draws (chain, draw, d) show that they would say nothing.
+    They take longer than many a run, and are left out where they would surely say nothing.
     `only_hints` leaves out what our warnings have told of named variables.
     """
-    chains, n, _ = draws.shape
-    if chains >= 4 and n >= 100 and is_clearly_converged(draws):  # of fewer PyMC says something
+    posterior = data["posterior"]
+    chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
+    free = [posterior[v.name].values for v in model.free_RVs if v.name in posterior]
+    checked = (is_converged(values.reshape(chains, n, -1)) for values in free)
+    is_enough = chains >= 4 and n >= 100  # of fewer PyMC says something
+    if is_enough and (only_hints or all(checked)):
         return
     told = {WarningType.DIVERGENCES, *((WarningType.CONVERGENCE,) if only_hints else ())}
     log_warnings([w for w in run_convergence_checks(data, model) if w.kind not in told])

@@ -282,4 +282,4 @@ class Sampling:
             warn_user(message, SamplingWarning)
         if self._checks and result.draws.shape[1] and self._delivery.store is None:
             with contextlib.suppress(KeyboardInterrupt), self._press.raising():
-                log_convergence(data, self._density.model, result.draws, only_hints=bool(messages))
+                log_convergence(data, self._density.model, only_hints=bool(messages))

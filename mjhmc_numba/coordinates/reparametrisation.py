@@ -69,6 +69,9 @@ def _linear(coefficients: np.ndarray, values: np.ndarray) -> np.ndarray:
     return coefficients[:, 0] + values @ coefficients[:, 1:].T
 
 
+_Shape = tuple[np.ndarray, np.ndarray, np.ndarray]  # l, s and t, see `Reparametrisation.shape`
+
+
 @dataclass(frozen=True, eq=False)
 class Reparametrisation:
     """A map z -> x of all space.
@@ -162,7 +165,7 @@ class Reparametrisation:
                     f"{getattr(self, name).shape}."
                 )
 
-    def shape(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def shape(self, x: np.ndarray) -> _Shape:
         """l, s and t, (..., m), at positions x or z, whose parents are the same."""
         values, f = x[..., self.location_parents], features(x[..., self.scale_parents], self.knots)
         return (
@@ -178,9 +181,9 @@ class Reparametrisation:
         x[..., self.children] = location + np.exp(log_scale) * (z[..., self.children] + shift)
         return x
 
-    def to_z(self, x: np.ndarray) -> np.ndarray:
-        """The inverse of `to_x`."""
-        location, log_scale, shift = self.shape(x)
+    def to_z(self, x: np.ndarray, shape: _Shape | None = None) -> np.ndarray:
+        """The inverse of `to_x`; their `shape`, where it is known, takes most of the time."""
+        location, log_scale, shift = shape or self.shape(x)
         z = np.array(x, dtype=float)
         z[..., self.children] = (x[..., self.children] - location) * np.exp(-log_scale) - shift
         return z
@@ -189,32 +192,29 @@ class Reparametrisation:
         """The sum of s, which is log density in z less that in x; at x or z."""
         return self.shape(x)[1].sum(axis=-1)
 
-    def gradient_to_z(self, x: np.ndarray, grad: np.ndarray) -> np.ndarray:
-        """Gradients (..., d) by z from those by x, at positions x."""
-        _, log_scale, _ = self.shape(x)
-        slope = grad[..., self.children]
-        pulled = self._with_parents(x, grad, slope, 1.0)
-        pulled[..., self.children] = slope * np.exp(log_scale)
+    def gradient_to_z(
+        self, x: np.ndarray, grad: np.ndarray, shape: _Shape | None = None
+    ) -> np.ndarray:
+        """Gradients (..., d) by z from those by x, at positions x with this `shape`."""
+        location, log_scale, _ = shape or self.shape(x)
+        slope, scale = grad[..., self.children], np.exp(log_scale)
+        pulled = self._with_parents(x, grad, slope, 1.0, location, scale)
+        pulled[..., self.children] = slope * scale
         return pulled
 
     def gradient_to_x(self, x: np.ndarray, grad: np.ndarray) -> np.ndarray:
         """The inverse of `gradient_to_z`."""
-        _, log_scale, _ = self.shape(x)
-        slope = grad[..., self.children] * np.exp(-log_scale)
-        pushed = self._with_parents(x, grad, slope, -1.0)
+        location, log_scale, _ = self.shape(x)
+        scale = np.exp(log_scale)
+        slope = grad[..., self.children] / scale
+        pushed = self._with_parents(x, grad, slope, -1.0, location, scale)
         pushed[..., self.children] = slope
         return pushed
 
-    def _with_parents(
-        self, x: np.ndarray, grad: np.ndarray, slope: np.ndarray, sign: float
-    ) -> np.ndarray:
+    def _with_parents(self, x, grad, slope, sign: float, location, scale) -> np.ndarray:
         """The gradient with what the children add to their parents, from their slopes by x."""
-        location, log_scale, _ = self.shape(x)
         out, i = np.array(grad, dtype=float), 1 + self.location_parents.size
-        by_scale, by_shift = (
-            slope * (x[..., self.children] - location) + 1.0,
-            np.exp(log_scale) * slope,
-        )
+        by_scale, by_shift = slope * (x[..., self.children] - location) + 1.0, scale * slope
         by_parent = slope @ self.location[:, 1:] + by_shift @ self.shift[:, 1:i]
         by_feature = by_scale @ self.log_scale[:, 1:] + by_shift @ self.shift[:, i:]
         by_feature = by_feature * feature_slopes(x[..., self.scale_parents], self.knots)

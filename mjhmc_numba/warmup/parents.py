@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +52,9 @@ LARGE = 0.1  # squared distance per dimension from which its logarithm counts: t
 # Scale and location parents tried at a time, those with the best scores. With one location parent
 # eight schools took a school for the mean of all in 2 of 4 chains, with two in none.
 CANDIDATES = 2
+# Share of the best score that another candidate must have: on eleven hierarchies no parent was taken
+# whose score was less than 0.7 of the best.
+RIVAL = 0.5
 # Share of the children that lie at a location parent which is taken because it is simple: groups
 # have some children each, and no child lies at another by chance (rat_tumor).
 MANY_FIXED = 1 / 8
@@ -87,17 +92,43 @@ def choose(
     before = None if known is None else _parents_of(known)
     with np.errstate(all="ignore"):  # what is not finite is not chosen
         parents = _Choice(x[rows], grad[rows], metric_of).choose(before)
-        return None if parents is None else _fitted(x, grad, parents, slice(None), ROUNDS)
+        found = None if parents is None else _fitted(x, grad, parents, slice(None), ROUNDS)
+        return None if found is None else found[0]
 
 
 def _parents_of(known: Reparametrisation) -> Parents:
     return Parents(tuple(known.scale_parents.tolist()), tuple(known.location_parents.tolist()))
 
 
-class _Tried(NamedTuple):
+@dataclass
+class _Tried:
+    """Parents, and the draws and gradients in coordinates with them; None where there are none."""
+
     parents: Parents
     reparametrisation: Reparametrisation | None
-    loss: np.ndarray  # of each held-out block
+    inner: tuple[np.ndarray, np.ndarray] | None
+    held_out: _HeldOut
+
+    @cached_property
+    def loss(self) -> np.ndarray:
+        """Of each held-out block, with the metric of the other draws."""
+        return self.held_out.loss(self.inner, self.held_out.metric_of)
+
+    @cached_property
+    def mean_loss(self) -> float:
+        return _mean(self.loss)
+
+    @cached_property
+    def rough_loss(self) -> float:
+        """With a diagonal metric, which takes no time beside the other: for a first look."""
+        return _mean(self.held_out.loss(self.inner, diagonal))
+
+    @property
+    def told(self) -> tuple[np.ndarray, np.ndarray]:
+        """The draws and gradients that are not held out."""
+        assert self.inner is not None
+        z, g = self.inner
+        return z[self.held_out.told], g[self.held_out.told]
 
     def gain(self, other: _Tried) -> tuple[float, float]:
         """What `other` gains over this, and its standard error."""
@@ -114,23 +145,48 @@ class _Tried(NamedTuple):
         return bool(np.mean(is_whole & (location.max(axis=1) > 0.5)) > MANY_FIXED)
 
 
+class _HeldOut:
+    """Every so many blocks of draws are held out, for the loss."""
+
+    def __init__(self, n: int, metric_of: Callable[[np.ndarray, np.ndarray], Metric]):
+        self.metric_of = metric_of
+        block = np.arange(n) // max(min(BLOCK, n // (4 * HELD_OUT)), 1)
+        self.told = block % HELD_OUT != HELD_OUT - 1
+        self._starts = np.flatnonzero(np.diff(block[~self.told], prepend=-1))
+        self.is_enough = bool(block[-1] >= 2 * HELD_OUT)  # for a standard error
+
+    def loss(self, inner: tuple[np.ndarray, np.ndarray] | None, metric_of: Any) -> np.ndarray:
+        """The loss of each held-out block of draws and gradients, infinite without any."""
+        nothing, told = np.full(self._starts.size, np.inf), self.told
+        if inner is None:
+            return nothing
+        z, g = inner
+        try:
+            metric = metric_of(z[told], g[told])
+        except np.linalg.LinAlgError:  # draws that are not finite, or do not move
+            return nothing
+        away = z[~told] - centre(metric, z[told], g[told])
+        apart = metric.whiten(away) + metric.whiten_gradient(g[~told])
+        loss = np.log1p(np.mean(apart**2, axis=1) / LARGE)
+        return np.add.reduceat(loss, self._starts) / np.diff([*self._starts, loss.size])
+
+
 class _Choice:
     def __init__(self, x, grad, metric_of):
-        self.x, self.grad, self.metric_of = x, grad, metric_of
-        self.block = np.arange(len(x)) // max(min(BLOCK, len(x) // (4 * HELD_OUT)), 1)
-        self.told = self.block % HELD_OUT != HELD_OUT - 1
+        self.x, self.grad = x, grad
+        self.held_out = _HeldOut(len(x), metric_of)
 
     def choose(self, known: Parents | None) -> Parents | None:
-        if self.block[-1] < 2 * HELD_OUT:  # no standard error
+        if not self.held_out.is_enough:
             return None
-        now = _Tried(Parents(), None, self._loss(None))
+        now = _Tried(Parents(), None, (self.x, self.grad), self.held_out)
         if known is not None:
             found = [
                 self._tried(known._replace(fixed_location=is_fixed)) for is_fixed in (False, True)
             ]
-            now = self._surest(now, found) or now
+            now = self._surest(now, _roughly_best(found)) or now
         most = min(MOST_PARENTS, self.x.shape[1] - 1)
-        while len(now.parents.all) < most and _mean_loss(now) > NOTHING:
+        while len(now.parents.all) < most and now.mean_loss > NOTHING:
             better = self._next(now)
             if better is None:
                 break
@@ -139,16 +195,16 @@ class _Choice:
 
     def _next(self, now: _Tried) -> _Tried | None:
         """With one more parent, or two that help only together; None where nothing surely helps."""
-        z, g = in_coordinates(now.reparametrisation, self.x[self.told], self.grad[self.told])
+        z, g = now.told
         scores = _scale_gains(z, g, now.parents.all).sum(axis=1) / z.shape[1]
         best = [k for k in _best(scores, now.parents, CANDIDATES) if scores[k] > LEAST_SCORE]
-        found = [self._with_scale(now, k) for k in best]
-        sure = self._surest(now, found + self._with_location(now))
+        found = [self._with_scale(now, k) for k in best if scores[k] > RIVAL * scores[best[0]]]
+        sure = self._surest(now, found + _roughly_best(self._with_location(now)))
         if sure is None and now.reparametrisation is None and found:
             # In a deep funnel neither a scale nor a location parent helps without the other; nor,
             # at times, does one scale parent of two.
-            pairs = self._with_location(min(found, key=_mean_loss))
-            sure = self._surest(now, [*pairs, self._with_scale(now, *best)])
+            pairs = self._with_location(min(found, key=lambda one: one.mean_loss))
+            sure = self._surest(now, [*_roughly_best(pairs), self._with_scale(now, *best)])
         return sure
 
     def _with_scale(self, now: _Tried, *more: int) -> _Tried:
@@ -158,24 +214,23 @@ class _Choice:
         """With one more location parent, and fixed locations; the best also with fitted ones."""
         if now.reparametrisation is None:
             return []
-        x, grad = self.x[self.told], self.grad[self.told]
-        scores = _location_scores(
-            x, *in_coordinates(now.reparametrisation, x, grad), now.reparametrisation
-        )
+        x = self.x[self.held_out.told]
+        scores = _location_scores(x, *now.told, now.reparametrisation)
         found = [
             self._tried(Parents(now.parents.scale, (*now.parents.location, k), fixed_location=True))
             for k in _best(scores, now.parents, CANDIDATES)
+            if scores[k] > RIVAL * scores.max()
         ]
         if found:
-            best = min(found, key=_mean_loss)
-            found.append(self._tried(best.parents._replace(fixed_location=False)))
+            best = _roughly_best(found)[0].parents
+            found.append(self._tried(best._replace(fixed_location=False)))
         return found
 
     def _surest(self, now: _Tried, found: list[_Tried]) -> _Tried | None:
         """The one that gains most, of those that surely do."""
-        least = LEAST_GAIN * _mean_loss(now)
+        least = LEAST_GAIN * now.mean_loss
         sure = [one for one in found if _is_sure(*now.gain(one), least)]
-        return min(sure, key=_mean_loss, default=None)
+        return min(sure, key=lambda one: one.mean_loss, default=None)
 
     def _simplest(self, now: _Tried) -> _Tried:
         """With fixed locations, unless that is worse by more than a standard error.
@@ -187,53 +242,41 @@ class _Choice:
         fixed = [self._tried(now.parents._replace(fixed_location=True))]
         if not now.parents.location:
             fixed += [one for one in self._with_location(now) if one.is_fixed]
-        best = min(fixed, key=_mean_loss)
+        best = _roughly_best(fixed)[0]
         gain, error = now.gain(best)
         return best if gain > -error else now
 
     def _tried(self, parents: Parents) -> _Tried:
-        reparametrisation = None
+        found = None
         if len(parents.all) < self.x.shape[1]:  # some dimension is a child
-            reparametrisation = _fitted(self.x, self.grad, parents, self.told, TRIAL_ROUNDS)
-        if reparametrisation is None:
-            return _Tried(parents, None, np.full_like(self._blocks(), np.inf))
-        return _Tried(parents, reparametrisation, self._loss(reparametrisation))
-
-    def _blocks(self) -> np.ndarray:
-        """The numbers of the held-out blocks, as floats."""
-        return np.unique(self.block[~self.told]).astype(float)
-
-    def _loss(self, reparametrisation: Reparametrisation | None) -> np.ndarray:
-        """The loss of each held-out block, with the metric of the other draws."""
-        z, g = in_coordinates(reparametrisation, self.x, self.grad)
-        told = self.told
-        try:
-            metric = self.metric_of(z[told], g[told])
-        except np.linalg.LinAlgError:  # draws that are not finite, or do not move
-            return np.full_like(self._blocks(), np.inf)
-        away = z[~told] - centre(metric, z[told], g[told])
-        apart = metric.whiten(away) + metric.whiten_gradient(g[~told])
-        loss = np.log1p(np.mean(apart**2, axis=1) / LARGE)
-        starts = np.flatnonzero(np.diff(self.block[~told], prepend=-1))
-        return np.add.reduceat(loss, starts) / np.diff([*starts, loss.size])
+            found = _fitted(self.x, self.grad, parents, self.held_out.told, TRIAL_ROUNDS)
+        return _Tried(parents, *(found or (None, None)), self.held_out)
 
 
-def _fitted(x, grad, parents: Parents, some, rounds: int) -> Reparametrisation | None:
-    """The reparametrisation of some of the draws; None where they do not tell it."""
+def _fitted(x, grad, parents: Parents, some, rounds: int):
+    """The reparametrisation of some of the draws, and all in its coordinates; None where they do
+    not tell it.
+    """
     try:
         reparametrisation = fit(x[some], grad[some], parents, rounds)
     except np.linalg.LinAlgError:
         return None
     z, g = in_coordinates(reparametrisation, x, grad)
-    return reparametrisation if np.isfinite(z).all() and np.isfinite(g).all() else None
+    is_finite = np.isfinite(z).all() and np.isfinite(g).all()
+    return (reparametrisation, (z, g)) if is_finite else None
 
 
 def _is_sure(gain: float, error: float, least: float) -> bool:
     return gain > max(SURE_GAIN * error, least)
 
 
-def _mean_loss(tried: _Tried) -> float:
-    return float(np.nan_to_num(tried.loss.mean(), nan=math.inf))
+def _mean(loss: np.ndarray) -> float:
+    return float(np.nan_to_num(loss.mean(), nan=math.inf))
+
+
+def _roughly_best(found: list[_Tried]) -> list[_Tried]:
+    """The best by the rough loss alone; none of none."""
+    return sorted(found, key=lambda one: one.rough_loss)[:1]
 
 
 def _best(scores: np.ndarray, parents: Parents, most: int) -> list[int]:

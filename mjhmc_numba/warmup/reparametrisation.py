@@ -146,22 +146,30 @@ def _log_size(a: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(size, np.maximum(0.01 * np.median(size, axis=0), 1e-300)))
 
 
-def _noise(errors: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """(m, p): the variances of coefficients that make the mean of errors (n, m, p) vanish.
+def _noise(errors: np.ndarray, F: np.ndarray, curvature: np.ndarray) -> np.ndarray:
+    """(m, p): the variances of coefficients that make the means of errors times F vanish.
 
     Draws are alike from one to the next, so that sums over blocks of them are what counts.
 
     Parameters
     ----------
-    errors : (n, m, p) array
-        Their mean is 0 at the fitted coefficients.
-    curvature : (m, p, p) array
-        The derivative of those means by the coefficients.
+    errors : (n, m) array
+        Their mean times each feature is 0 at the fitted coefficients.
+    F : (n, p) array
+        The features.
+    curvature : (m, p, p) or (p, p) array
+        The derivative of those means by the coefficients; (p, p): the same for all.
     """
-    n = len(errors)
-    sums = np.add.reduceat(errors, np.arange(0, n, BLOCK), axis=0) / n
-    moved = np.einsum("bmp,mpq->bmq", sums, np.linalg.inv(curvature))
-    return np.sum(moved**2, axis=0)
+    sums = np.matmul(_in_blocks(errors).transpose(0, 2, 1), _in_blocks(F)) / len(F)
+    inverse = np.linalg.inv(curvature)
+    moved = np.matmul(sums.transpose(1, 0, 2), inverse)
+    return np.einsum("mbp,mbp->mp", moved, moved)
+
+
+def _in_blocks(a: np.ndarray) -> np.ndarray:
+    """(b, BLOCK, m) from rows (n, m), the last block filled up with zeros."""
+    filled = np.concatenate([a, np.zeros((-len(a) % BLOCK, a.shape[1]))])
+    return filled.reshape(-1, BLOCK, a.shape[1])
 
 
 class _Place:
@@ -185,17 +193,17 @@ class _Place:
 
     def fit(self, x: np.ndarray, grad: np.ndarray, s: np.ndarray) -> np.ndarray:
         """Fit both anew to children and gradients (n, m) with log scales s; returns l + e^s t."""
-        M, B, inverse = self.M, self.B, np.exp(-s)
-        wanted = inverse * x + np.exp(s) * grad
+        M, B, scale = self.M, self.B, np.exp(s)
+        wanted = x / scale + scale * grad
         if not self.fixed.all():
-            fitted = self._fitted_location(wanted, s)
+            fitted = self._fitted_location(wanted, s, scale)
             self.location = np.where(self.fixed[:, None], self.location, fitted)
-        rest = wanted - inverse * (M @ self.location.T)
-        curvature = np.broadcast_to(B.T @ B / len(x), (x.shape[1], B.shape[1], B.shape[1]))
-        self.shift = np.linalg.solve(curvature, (rest.T @ B / len(x))[:, :, None])[:, :, 0]
-        noise = _noise((rest - B @ self.shift.T)[:, :, None] * B[:, None, :], curvature)
+        rest = wanted - (M @ self.location.T) / scale if self.location.any() else wanted
+        curvature = B.T @ B / len(x)
+        self.shift = np.linalg.solve(curvature, B.T @ rest / len(x)).T
+        noise = _noise(rest - B @ self.shift.T, B, curvature)
         self.shift = _shrunk(self.shift, noise)
-        return M @ self.location.T + np.exp(s) * (B @ self.shift.T)
+        return M @ self.location.T + scale * (B @ self.shift.T)
 
     def fix_nearest(self, by_parent: _Basis) -> None:
         """From here on, children that depend on one parent by nearly 1 lie there exactly."""
@@ -205,15 +213,14 @@ class _Place:
         exact = np.column_stack([nearest @ by_parent.mean, nearest * by_parent.sd])
         self.location = np.where(self.fixed[:, None], exact, self.location)
 
-    def _fitted_location(self, wanted: np.ndarray, s: np.ndarray) -> np.ndarray:
-        M, inverse = self.M, np.exp(-s)
-        rest = inverse * (wanted - self.B @ self.shift.T)
-        curvature = _products(inverse**2, M) * (1.0 + PULL * np.eye(M.shape[1]))
+    def _fitted_location(self, wanted: np.ndarray, s: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        M, weights = self.M, scale**-2
+        rest = (wanted - self.B @ self.shift.T) / scale
+        curvature = _products(weights, M) * (1.0 + PULL * np.eye(M.shape[1]))
         location = np.linalg.solve(curvature, (rest.T @ M / len(s))[:, :, None])[:, :, 0]
-        rest -= inverse**2 * (M @ location.T)
+        rest -= weights * (M @ location.T)
         unit = np.exp(s.mean(axis=0))[:, None]
-        noise = _noise(rest[:, :, None] * M[:, None, :], curvature)
-        return unit * _shrunk(location / unit, noise / unit**2)
+        return unit * _shrunk(location / unit, _noise(rest, M, curvature) / unit**2)
 
 
 class _LogScale:
@@ -223,8 +230,8 @@ class _LogScale:
         self.F = F
         pull = PULL * _but_first(F.shape[1])
         for _ in range(NEWTON_STEPS):
-            s = F @ coefficients.T
-            spread, steepness = (np.exp(-s) * r) ** 2, (np.exp(s) * grad) ** 2
+            scale = np.exp(F @ coefficients.T)
+            spread, steepness = (r / scale) ** 2, (scale * grad) ** 2
             self.errors = 2.0 * (steepness - spread)
             self.curvature = 4.0 * _products(spread + steepness, F) + pull
             slope = self.errors.T @ F / len(F) + coefficients @ pull
@@ -235,7 +242,7 @@ class _LogScale:
 
     def noise(self) -> np.ndarray:
         """(m, p): the variances of the coefficients' noise."""
-        return _noise(self.errors[:, :, None] * self.F[:, None, :], self.curvature)
+        return _noise(self.errors, self.F, self.curvature)
 
 
 def _but_first(p: int) -> np.ndarray:
@@ -256,8 +263,7 @@ def in_coordinates(
     reparametrisation: Reparametrisation | None, x: np.ndarray, grad: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws and gradients of the density in other coordinates; None: as they are."""
-    return (
-        (x, grad)
-        if reparametrisation is None
-        else (reparametrisation.to_z(x), reparametrisation.gradient_to_z(x, grad))
-    )
+    if reparametrisation is None:
+        return x, grad
+    shape = reparametrisation.shape(x)
+    return reparametrisation.to_z(x, shape), reparametrisation.gradient_to_z(x, grad, shape)

@@ -43,6 +43,7 @@ from mjhmc_numba.warmup.spectrum import (
     COARSE_DETAIL,
     FINE_DETAIL,
     LOW_RANK_FROM,
+    STRONGEST,
     Spectrum,
     centred_metric,
     estimate,
@@ -269,7 +270,7 @@ class Tuner:
             return tuned
 
         def metric_of(z, g):
-            return estimate(z, g, settings.metric).metric(COARSE_DETAIL)
+            return estimate(z, g, settings.metric, STRONGEST).metric(COARSE_DETAIL)
 
         chosen = choose(draws.x, draws.grad, tuned.reparametrisation, metric_of)
         return tuned.replace(reparametrisation=chosen)
