@@ -73,6 +73,7 @@ def choose(
     grad: np.ndarray,
     known: Reparametrisation | None,
     metric_of: Callable[[np.ndarray, np.ndarray], Metric],
+    best_metric_of: Callable[[np.ndarray, np.ndarray], Metric],
 ) -> Reparametrisation | None:
     """The reparametrisation that pays, or None: parent after parent, as long as one more helps.
 
@@ -84,14 +85,17 @@ def choose(
         The one so far. Its parents are tried among others: in a deep funnel, which is seen once
         they are known, no single parent may be found again.
     metric_of : callable
-        The metric for draws and gradients.
+        The metric for draws and gradients, to compare parents by.
+    best_metric_of : callable
+        All that a metric can do, which what is found must surely do better than: a metric with few
+        directions leaves over what parents of locations take away.
     """
     if np.any(gradients(x, grad) != grad):  # there is a wall, of which gradients say nothing
         return None
     rows = np.linspace(0, len(x) - 1, min(len(x), MOST_DRAWS)).astype(int)
     before = None if known is None else _parents_of(known)
     with np.errstate(all="ignore"):  # what is not finite is not chosen
-        parents = _Choice(x[rows], grad[rows], metric_of).choose(before)
+        parents = _Choice(x[rows], grad[rows], metric_of).choose(before, best_metric_of)
         found = None if parents is None else _fitted(x, grad, parents, slice(None), ROUNDS)
         return None if found is None else found[0]
 
@@ -135,6 +139,13 @@ class _Tried:
         gained = self.loss - other.loss
         return float(gained.mean()), float(gained.std(ddof=1) / math.sqrt(gained.size))
 
+    def loses_to(self, other: _Tried, metric_of: Any) -> bool:
+        """Whether `other` surely gains over this, both with another metric."""
+        mine, others = (one.held_out.loss(one.inner, metric_of) for one in (self, other))
+        gained = mine - others
+        error = float(gained.std(ddof=1) / math.sqrt(gained.size))
+        return _is_sure(float(gained.mean()), error, LEAST_GAIN * _mean(mine))
+
     @property
     def is_fixed(self) -> bool:
         """Whether many children lie exactly at a location parent."""
@@ -176,10 +187,10 @@ class _Choice:
         self.x, self.grad = x, grad
         self.held_out = _HeldOut(len(x), metric_of)
 
-    def choose(self, known: Parents | None) -> Parents | None:
+    def choose(self, known: Parents | None, best_metric_of: Any) -> Parents | None:
         if not self.held_out.is_enough:
             return None
-        now = _Tried(Parents(), None, (self.x, self.grad), self.held_out)
+        now = nothing = _Tried(Parents(), None, (self.x, self.grad), self.held_out)
         if known is not None:
             found = [
                 self._tried(known._replace(fixed_location=is_fixed)) for is_fixed in (False, True)
@@ -191,7 +202,9 @@ class _Choice:
             if better is None:
                 break
             now = better
-        return None if now.reparametrisation is None else self._simplest(now).parents
+        if now.reparametrisation is None or not nothing.loses_to(now, best_metric_of):
+            return None
+        return self._simplest(now).parents
 
     def _next(self, now: _Tried) -> _Tried | None:
         """With one more parent, or two that help only together; None where nothing surely helps."""

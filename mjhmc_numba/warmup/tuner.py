@@ -272,7 +272,11 @@ class Tuner:
         def metric_of(z, g):
             return estimate(z, g, settings.metric, STRONGEST).metric(COARSE_DETAIL)
 
-        chosen = choose(draws.x, draws.grad, tuned.reparametrisation, metric_of)
+        def best_metric_of(z, g):
+            return estimate(z, g, settings.metric).metric(FINE_DETAIL)
+
+        known = tuned.reparametrisation
+        chosen = choose(draws.x, draws.grad, known, metric_of, best_metric_of)
         return tuned.replace(reparametrisation=chosen)
 
     def _choose_proposal(self, tuned: Tuned, used: Metric, draws: Draws, *, last) -> Tuned:
