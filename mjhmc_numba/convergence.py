@@ -26,9 +26,9 @@ LOOKED_AT = 16
 # Numbers of the draws taken at a time, so that a large result is not copied: 2 MB, as many as the
 # second cache of a core holds.
 BLOCK = 1 << 18
-# For `is_converged`: of the limits of Vehtari et al. (2021), 1.01 and 100 effective draws per chain,
-# a hundredth and a tenth are left for other ways to sum. R-hat without ranks is left a factor of 2;
-# values beyond so many quartile distances (1.5 is Tukey's, for outliers) are cut for it.
+# For `is_converged`: of the limits of Vehtari et al. (2021), R-hat of 1.01 and 100 effective draws
+# per chain, a hundredth and a tenth are left for other ways to sum. R-hat without ranks is left a
+# factor of 2; values beyond so many quartile distances (1.5 is Tukey's, for outliers) are cut.
 CONVERGED, ENOUGH, CLEARLY_CONVERGED, CUT = 1.0099, 110, 1.005, 1.5
 
 

@@ -122,7 +122,7 @@ def test_chains_that_agree_are_converged_however_heavy_their_tails(seeds):
 
 
 def apart(draws, rng):
-    draws[:, :, 3] *= np.exp(0.6 * np.arange(4))[:, None]  # 0.2 standard deviations of the logarithm
+    draws[:, :, 3] *= np.exp(0.6 * np.arange(4))[:, None]  # 0.2 of its sd in logs
 
 
 def of_other_scales(draws, rng):

@@ -52,8 +52,8 @@ LARGE = 0.1  # squared distance per dimension from which its logarithm counts: t
 # Scale and location parents tried at a time, those with the best scores. With one location parent
 # eight schools took a school for the mean of all in 2 of 4 chains, with two in none.
 CANDIDATES = 2
-# Share of the best score that another candidate must have: on eleven hierarchies no parent was taken
-# whose score was less than 0.7 of the best.
+# Share of the best score that another candidate must have: no parent was taken whose score was less
+# than 0.7 of the best (eleven hierarchies).
 RIVAL = 0.5
 # Share of the children that lie at a location parent which is taken because it is simple: groups
 # have some children each, and no child lies at another by chance (rat_tumor).

@@ -14,13 +14,19 @@ import numpy as np
 
 from mjhmc_numba.coordinates import Draws, Metric
 from mjhmc_numba.coordinates.metric import geometric_mean
-from mjhmc_numba.warmup.metric import centre, diagonal, gradients
+from mjhmc_numba.warmup.metric import (
+    STRONGEST,
+    centre,
+    diagonal,
+    gradients,
+    row_space,
+    strong_space,
+)
 
 __all__ = [
     "COARSE_DETAIL",
     "FINE_DETAIL",
     "LOW_RANK_FROM",
-    "STRONGEST",
     "Detail",
     "Spectrum",
     "centred_metric",
@@ -32,11 +38,6 @@ __all__ = [
 # In more dimensions than the first, a spectrum is estimated from the second number of draws.
 MANY_DIMENSIONS, ENOUGH_DRAWS = 600, 256
 LOW_RANK_FROM = 16  # draws; a diagonal is used before
-
-# Of a metric that is compared and not used: the strongest directions, as many as are looked for, and
-# the iterations until they are known. Parents are chosen as with all directions, in a quarter of the
-# time of such a metric in 175 dimensions.
-STRONGEST, ITERATIONS = 32, 3
 
 # Of the estimate of a spectrum, see `_covariance`.
 PASSES = 8  # estimates in turn, at most
@@ -83,13 +84,6 @@ class Spectrum(NamedTuple):
         return Metric(
             self.scale, np.ascontiguousarray(self.directions[kept]), self.eigenvalues[kept]
         )
-
-
-def _row_space(rows: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the span of few long rows, through their small Gram matrix."""
-    values, vectors = np.linalg.eigh(rows @ rows.T)
-    kept = values > 1e-10 * values[-1]
-    return (vectors[:, kept] / np.sqrt(values[kept])).T @ rows
 
 
 class _Moments(NamedTuple):
@@ -162,20 +156,7 @@ def _covariance(moments: _Moments) -> tuple[np.ndarray, np.ndarray, float]:
     return values, vectors.T, edge
 
 
-def _strong_space(z: np.ndarray, q: np.ndarray, most: int) -> np.ndarray:
-    """An orthonormal basis of the directions along which draws or gradients spread most, `most` of
-    them together, by subspace iteration from some of the rows.
-    """
-    found = []
-    for rows in (z, q):
-        basis = rows[np.linspace(0, len(rows) - 1, most // 2).astype(int)]
-        for _ in range(ITERATIONS):
-            basis = _row_space(basis @ rows.T @ rows)
-        found.append(basis)
-    return _row_space(np.concatenate(found))
-
-
-def spectrum(x: np.ndarray, grad: np.ndarray, most: int | None = None) -> Spectrum:
+def spectrum(x: np.ndarray, grad: np.ndarray, *, only_strong: bool = False) -> Spectrum:
     """The covariance of the target, in the space that the diagonal scales.
 
     A few stiff directions shorten every scale of the diagonal a little; most eigenvalues then lie
@@ -185,8 +166,8 @@ def spectrum(x: np.ndarray, grad: np.ndarray, most: int | None = None) -> Spectr
     ----------
     x, grad : (n, d) arrays
         Draws and gradients of the log density there.
-    most : int, optional
-        Strong directions that are looked for, at a cost of n d each; None: all, at that of d^3.
+    only_strong : bool
+        Look for the strongest directions alone, at a cost of n d each in place of d^3 for all.
     """
     scale = diagonal(x, grad).scale
     if x.shape[1] > MANY_DIMENSIONS and len(x) > ENOUGH_DRAWS:  # cubic in the smaller of the two
@@ -197,10 +178,10 @@ def spectrum(x: np.ndarray, grad: np.ndarray, most: int | None = None) -> Spectr
     q = (grad - grad.mean(axis=0)) * scale
     # The estimate acts in the span of the data; where that is all of space, use it as it is.
     basis = None
-    if most is not None and 2 * most < x.shape[1]:
-        basis = _strong_space(z, q, most)
+    if only_strong and x.shape[1] > 2 * STRONGEST:
+        basis = row_space(np.concatenate([strong_space(z), strong_space(q)]))
     elif 2 * len(x) < x.shape[1]:
-        basis = _row_space(np.concatenate([z, q]))
+        basis = row_space(np.concatenate([z, q]))
     if basis is not None:
         z, q = z @ basis.T, q @ basis.T
     eigenvalues, directions, edge = _covariance(_Moments.of(z, q))
@@ -210,7 +191,7 @@ def spectrum(x: np.ndarray, grad: np.ndarray, most: int | None = None) -> Spectr
     return Spectrum(scale * math.sqrt(level), directions, eigenvalues / level, edge)
 
 
-def estimate(x: np.ndarray, grad: np.ndarray, form: Any, most: int | None = None) -> Spectrum:
+def estimate(x: np.ndarray, grad: np.ndarray, form: Any, *, only_strong: bool = False) -> Spectrum:
     """The target's covariance, as far as so many draws tell it.
 
     Parameters
@@ -219,13 +200,13 @@ def estimate(x: np.ndarray, grad: np.ndarray, form: Any, most: int | None = None
         Draws and gradients of the log density there.
     form : {"low_rank", "diag"}
         Of the metric.
-    most : int, optional
+    only_strong : bool
         See `spectrum`.
     """
     if form == "diag" or len(x) < LOW_RANK_FROM:
         flat = diagonal(x, grad)
         return Spectrum(flat.scale, flat.directions, flat.eigenvalues)
-    return spectrum(x, grad, most)
+    return spectrum(x, grad, only_strong=only_strong)
 
 
 def centred_metric(estimated: Spectrum, detail: Detail, draws: Draws) -> Metric:

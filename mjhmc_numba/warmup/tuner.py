@@ -43,7 +43,6 @@ from mjhmc_numba.warmup.spectrum import (
     COARSE_DETAIL,
     FINE_DETAIL,
     LOW_RANK_FROM,
-    STRONGEST,
     Spectrum,
     centred_metric,
     estimate,
@@ -270,7 +269,7 @@ class Tuner:
             return tuned
 
         def metric_of(z, g):
-            return estimate(z, g, settings.metric, STRONGEST).metric(COARSE_DETAIL)
+            return estimate(z, g, settings.metric, only_strong=True).metric(COARSE_DETAIL)
 
         def best_metric_of(z, g):
             return estimate(z, g, settings.metric).metric(FINE_DETAIL)
