@@ -29,7 +29,7 @@ from mjhmc_numba.pymc.unconstrain import unconstrain
 __all__ = ["Calibration", "sbc"]
 
 LOG_DENSITY = "log_density"
-NULL_SIMULATIONS = 2000
+NULL_SIMULATIONS = 2000  # of exact ranks: a band of 95 % is known to 0.5 %
 
 
 @dataclass

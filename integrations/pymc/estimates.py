@@ -21,7 +21,7 @@ from mjhmc_numba.pymc.unconstrain import unconstrain
 
 __all__ = ["estimates", "log_marginal_likelihood"]
 
-COMPARED = 8  # draws whose stored gradients or log densities are compared with our own
+COMPARED = 8  # draws of each chain whose stored gradients or densities are compared with our own
 IMPROPER = ("FlatRV", "HalfFlatRV")
 
 
