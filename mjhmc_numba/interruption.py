@@ -47,7 +47,7 @@ class Press:
     @contextmanager
     def raising(self) -> Iterator[None]:
         """Within it a press raises `KeyboardInterrupt`, one before it too: for work that is not
-        worth waiting for. One that somebody has caught, or that was lost, is raised at its end.
+        worth waiting for. One that was caught on its way, or lost, is raised at its end.
         """
         if self.is_set():
             raise KeyboardInterrupt

@@ -97,8 +97,8 @@ class Settings:
     target_accept : float, optional
         Acceptance statistic that the step size is tuned to.
     refine_levels : int, optional
-        How many times a rung is halved where the energy error is large. By default 0 for a given
-        step size, else 5.
+        How many times the steps of a rung are halved where the energy error is large. By default
+        0 for a given step size, else 5.
     refine_threshold : float, optional
         Energy error above which it is. By default 8, and never for the rotation.
     ess_per_draw : float

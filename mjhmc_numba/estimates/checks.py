@@ -68,10 +68,12 @@ def check_gradients(draws: np.ndarray, grads: np.ndarray, names: Sequence[str]) 
     """Raise where a gradient does not vary: the density is flat, or a straight slope to a wall."""
     x, g = (a.reshape(-1, a.shape[2]) for a in (draws, grads))
     spread = x.std(axis=0)
+    # Relative to the size of the numbers, some hundred roundings.
     still = spread <= 1e-14 * np.abs(x).max(axis=0)
     if still.any():
         raise EstimateError(f"The draws of {_listed(names, still)} do not vary.")
-    # In units of the draws, where it is about 1 for a density without walls.
+    # In units of the draws, where it is about 1 for a density without walls. A straight slope that
+    # is computed as a sum of 1e6 terms varies by 1e-10.
     flat = g.std(axis=0) * spread <= 1e-9 * (1.0 + np.abs(g.mean(axis=0)) * spread)
     if flat.any():
         raise IdentityError(
@@ -111,6 +113,7 @@ def check_identity(y: np.ndarray, u: np.ndarray, grads: np.ndarray, names: Seque
 def _z(values: np.ndarray) -> np.ndarray:
     error, _ = standard_error(values)
     mean = np.abs(values.mean(axis=(0, 1)))
+    # A mean that ought to be 0 is a sum of thousands of terms, rounded each.
     rounding = 1e-12 * np.abs(values).max(axis=(0, 1))
     return mean / np.maximum(np.maximum(error, rounding), 1e-300)
 

@@ -48,6 +48,7 @@ class _Column(NamedTuple):
     width: int  # at least: columns that grow would make the picture jump
 
 
+# The widths are those of the titles, or of usual numbers.
 COLUMNS = {
     "chain": _Column("chain", lambda report: str(report.chain), 5),
     "draws": _Column("draws", lambda report: f"{report.row.done}/{report.row.total}", 9),
