@@ -102,6 +102,23 @@ def test_steep_but_finite_steps_count_as_divergences():
     assert columns[:, COLUMN["n_L"]].sum() == 0
 
 
+@pytest.mark.parametrize(("x0", "least", "most"), [(1.0, 100, 1000), (3.0, 1000, 10_000)])
+def test_a_divergence_is_a_step_that_gains_more_than_1000_and_is_kept_where_it_began(
+    x0, least, most
+):
+    values = tuned(1, step_size=5.0, num_steps=1, refresh_rate=1e-6)
+    process = started(as_target(standard_normal, 1), settings(), values, 1, x0=np.array([x0]))
+    _, columns = run(process, 3)
+    here, capacity = int(process["here"]), int(process["capacity"])
+    known = [i for i in range(int(process["low"]), int(process["high"]) + 1) if i != here]
+    gains = process.levels[0, np.array(known) % capacity] - process.levels[0, here % capacity]
+    assert len(known) == 2
+    assert np.all((least < gains) & (gains < most))
+    assert columns[:, COLUMN["n_diverging"]].sum() == np.sum(gains > 1000)
+    began = x0 if least == 1000 else np.nan
+    np.testing.assert_array_equal(process.divergence_starts, [[began]])
+
+
 def test_smooth_paths_count_no_divergence():
     process = started(as_target(standard_normal, 1), settings(), tuned(1), 1)
     _, columns = run(process, 1000)
