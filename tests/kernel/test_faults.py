@@ -7,6 +7,7 @@ import pytest
 from numba import njit
 from scipy import stats
 
+from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import as_target
 from mjhmc_numba.errors import SlowDensityWarning
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, STAT_NAMES
@@ -92,6 +93,18 @@ def test_no_integrator_goes_where_the_density_or_its_gradient_is_not_finite(inte
     draws, _ = run(process, 500)
     assert draws[:, 0].max() <= EDGE
     assert draws[:, 0].min() < -1
+
+
+def test_a_trial_step_out_of_the_support_gains_nothing_and_errs_without_end():
+    process = started(as_target(cut_normal, 2, (-math.inf,)), settings(), tuned(2), 6)
+    draw = process.evaluate(np.array([EDGE - 0.1, 0.0]))
+    draws = Draws(*(np.repeat(np.asarray(part)[None], 40, axis=0) for part in draw[:3]))
+    errors, gains = process.probe(draws, "leapfrog", 0.5)
+    left = np.isinf(gains)
+    assert 10 < left.sum() < 40
+    assert np.all(gains[left] == -math.inf)
+    assert np.all(errors[left] == math.inf)
+    assert np.all(np.isfinite(errors[~left]))
 
 
 def test_steep_but_finite_steps_count_as_divergences():
