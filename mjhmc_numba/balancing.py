@@ -25,6 +25,7 @@ class Balancing(NamedTuple):
     keepalive: Any = None
 
 
+# Codes, and the largest value: 1 and 2 by derivation, sup min(1, t) and sup 2t / (1 + t).
 NAMED = {
     "sqrt": Balancing(SQRT, np.inf),
     "metropolis": Balancing(METROPOLIS, 1.0),
@@ -37,8 +38,10 @@ def resolve_rates(rates: str | Callable, bound: float | None = None) -> Balancin
 
     Parameters
     ----------
-    rates : "sqrt", "metropolis", "barker", or a function g(t) of t >= 0 that Numba can compile
-    bound : the largest value of a user's own g, if it has one (then thinning is possible)
+    rates : {"sqrt", "metropolis", "barker"} or callable
+        A function is g(t) of t >= 0, and Numba can compile it.
+    bound : float, optional
+        The largest value of a user's own g, if it has one (then thinning is possible).
     """
     if isinstance(rates, str):
         if rates not in NAMED:
@@ -71,19 +74,19 @@ def _check_at_zero(g: Callable[[float], float]) -> None:
 
 def _check_balancing(g: Callable[[float], float], bound: float | None) -> None:
     """g(t) = t g(1/t), positive and finite, and nowhere above its bound."""
-    grid = np.logspace(-6, 6, 241)
+    grid = np.logspace(-6, 6, 241)  # 20 for each factor of 10
     values = np.array([g(t) for t in grid])
     mirrored = np.array([t * g(1.0 / t) for t in grid])
     if not np.all(np.isfinite(values) & (values > 0)):
         raise SettingsError("rates: g(t) must be positive and finite for every t > 0.")
-    wrong = np.abs(values - mirrored) > 1e-9 * values
+    wrong = np.abs(values - mirrored) > 1e-9 * values  # beyond rounding, whatever g is made of
     if wrong.any():
         t = grid[wrong][np.argmin(np.abs(np.log(grid[wrong])))]
         raise SettingsError(
             f"rates: a balancing function obeys g(t) = t g(1/t), but at t = {t:.3g} "
             f"g(t) = {g(t):.6g} and t g(1/t) = {t * g(1 / t):.6g}."
         )
-    if bound is not None and values.max() > bound * (1 + 1e-12):
+    if bound is not None and values.max() > bound * (1 + 1e-12):  # rounded a little up
         raise SettingsError(
             f"rates_bound={bound} is not a bound: g({grid[values.argmax()]:.3g}) = "
             f"{values.max():.6g}."

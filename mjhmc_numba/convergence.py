@@ -20,8 +20,8 @@ __all__ = [
     "split_r_hat",
 ]
 
-# Dimensions whose effective size is computed, the slowest by a cheap measure: a bound on the time,
-# which grows as their number.
+# Dimensions whose effective size is computed, the slowest by a cheap measure. Up to 16 cost no more
+# than that measure does (4 x 1000 draws in 500 dimensions: 63 ms with 4 and with 16, 115 with 64).
 LOOKED_AT = 16
 # Numbers of the draws taken at a time, so that a large result is not copied: 2 MB, as many as the
 # second cache of a core holds.

@@ -405,6 +405,7 @@ def _balancing_function(
 
 def _check_balance(g: Callable[[float], float]) -> None:
     """Refuse a g that is negative, not finite, or not balanced: g(t) = t g(1/t)."""
+    # From 1 to 1e-7, and their inverses; equal but for the rounding of g.
     for t in np.exp(-np.array([0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0])):
         below, above = float(g(float(t))), float(g(float(1.0 / t)))
         if not (np.isfinite(below) and below >= 0.0):

@@ -21,12 +21,16 @@ __all__ = ["GRADIENTS_TAKEN", "check_gradient", "gradient_fault"]
 # Lengths of the paths, in units of 1 + |x|: the first does for most densities; a longer one stands
 # out of the rounding of a large log density, a shorter one stays within a narrow density.
 STEPS = (1e-4, 1e-2, 1e-6, 1.0, 1e-8)
-POINTS = (1.0, 1.5, 2.0)  # of a path, in steps from the start
-ROUNDING = 1e3  # last places of a log density, which is a sum of many terms
+POINTS = (1.0, 1.5, 2.0)  # of a path, in steps from the start: the three of Simpson's rule
+ROUNDING = 1e3  # last places of a log density: a sum of 1e6 terms, whose errors add up as a root
+# Relative errors of a slope: what is taken for right, and a comparison counts if it would show a
+# gradient that is wrong by the second. Solvers of differential equations are off by 1e-3 where no
+# more is asked of them.
 TOLERANCE = 0.003
-DECISIVE = 0.03  # a comparison counts if it would show a gradient that is wrong by so much
+DECISIVE = 0.03
+# Random directions; one alone misses a wrong dimension when it hardly goes along it.
 DIRECTIONS = 3
-NAMED_ONE_BY_ONE = 200
+NAMED_ONE_BY_ONE = 200  # dimensions; in more of them halving takes 2 log2(d) paths in place of d
 
 GRADIENTS_TAKEN = DIRECTIONS * len(POINTS)  # where the first path agrees
 

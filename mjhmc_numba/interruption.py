@@ -25,8 +25,12 @@ from typing import Any, ParamSpec, TypeVar
 
 __all__ = ["Press", "end_with_process", "holding_interrupts", "prompt"]
 
-AGAIN_SECONDS = 0.02  # until an exception that Python has ignored is raised again
-END_SECONDS = 2.0  # that threads have to end, when the process does
+# Until an exception that Python has ignored is raised again: longer than a callback takes that has
+# swallowed it, and short of the 0.1 s that a person takes for "at once" (Nielsen 1993).
+AGAIN_SECONDS = 0.02
+# That threads have to end, when the process does: they look for signals every 0.05 s, so that only
+# one gradient that takes longer is left alone.
+END_SECONDS = 2.0
 
 
 class Press:
@@ -43,7 +47,7 @@ class Press:
     @contextmanager
     def raising(self) -> Iterator[None]:
         """Within it a press raises `KeyboardInterrupt`, one before it too: for work that is not
-        worth waiting for. One that somebody has caught, or that was lost, is raised at its end.
+        worth waiting for. One that was caught on its way, or lost, is raised at its end.
         """
         if self.is_set():
             raise KeyboardInterrupt

@@ -29,10 +29,11 @@ from mjhmc_numba.stats import COLUMN
 __all__ = ["WARMUPS", "check_warmup", "pool_warmup", "run_with_warmup"]
 
 WARMUPS = ("separate", "pooled")
-PILOTS = 8  # at most
-TRIAL = 0.25  # trial draws per draw of the warm-up
-BURN_IN = 0.25  # likewise
-FEWEST = 50  # trial draws, if the warm-up is not shorter
+# Bounds on the cost, chosen and not tuned: docs/many_chains.md has what they come to.
+PILOTS = 8  # at most: as many superchains, from which the nested R-hat knows a variance to a half
+TRIAL = 0.25  # trial draws per draw of the warm-up: pilots cost a quarter more than a warm-up
+BURN_IN = 0.25  # likewise; chains that start from one draw of a pilot must forget it
+FEWEST = 50  # trial draws, if the warm-up is not shorter: fewer tell no effective size
 POOL_KEY = (1 << 32) + 1  # of the seeds of pilots: no chain has it
 
 

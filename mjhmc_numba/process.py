@@ -37,12 +37,13 @@ from mjhmc_numba.tuned import INTEGRATORS, Tuned
 
 __all__ = ["Aborted", "Process", "Progress", "Snapshot", "Visits", "random_words"]
 
-# Rungs kept since the last refresh: as many as fit into this many numbers, within bounds.
+# Rungs kept since the last refresh: as many as fit into this many numbers (16 MB), within bounds.
+# The warm-up asks for 6 per path at most, both ways; a rung that is forgotten is computed again.
 LADDER_NUMBERS = 1 << 21
 RUNG_ARRAYS = ("x", "v", "grad", "velocity", "acceleration")
 LEVEL_ARRAYS = ("energy", "logp")
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
-POLL_SECONDS = 0.05  # from one look for signals to the next, about
+POLL_SECONDS = 0.05  # from one look for signals to the next, about: a tenth of what Ctrl-C may take
 
 # What is tuned and has a place in the record, by the same name in both.
 TUNED_NUMBERS = tuple(

@@ -35,7 +35,7 @@ __all__ = ["ReferenceProcess", "ReferenceRun", "Visit", "run"]
 
 Density = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
-# Kicks and drifts as fractions of h = stages * step_size.
+# Kicks and drifts as fractions of h = stages * step_size; numbers of Blanes et al. (2014).
 _B2 = 0.21178
 _A3, _B3 = 0.29619504261126, 0.11888010966548
 _KICKS = {
@@ -51,6 +51,7 @@ _DRIFTS = {
     "harmonic": (1.0,),
 }
 
+# As the kernel's, see kernel/ladder.py and kernel/rates.py.
 _DIVERGENCE = 1000.0
 _LARGEST_LOG_RATE = 700.0
 
@@ -95,11 +96,18 @@ def run(
 
     Parameters
     ----------
-    logp_and_grad : x -> (log density, gradient)
-    x0 : (d,) array, where to start
-    draws : number of ticks
-    settings, tuned : as the kernel gets them
-    rng : (4,) uint64, the state of the random stream; advanced in place
+    logp_and_grad : callable
+        x -> (log density, gradient).
+    x0 : (d,) array
+        Where to start.
+    draws : int
+        Number of ticks.
+    settings : Settings
+        As the kernel gets them.
+    tuned : Tuned
+        Likewise.
+    rng : (4,) array of uint64
+        The state of the random stream; advanced in place.
     """
     process = ReferenceProcess(logp_and_grad, x0, settings, tuned, rng)
     rows = []

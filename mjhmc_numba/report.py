@@ -26,7 +26,7 @@ from mjhmc_numba.plots.data import quantities, statistic, stored
 
 __all__ = ["write_report"]
 
-MOST_ROWS = 60  # of the summary
+MOST_ROWS = 60  # of the summary: a page
 TRACES = 4  # quantities whose traces are shown, the worst
 PACKAGES = ("mjhmc_numba", "numpy", "numba", "arviz", "pymc", "pytensor", "xarray")
 # Attributes of the statistics: what the page calls them.

@@ -29,7 +29,7 @@ __all__ = [
     "stored_groups",
 ]
 
-NUMBERS_AT_ONCE = 1 << 20  # of a store in memory: 8 MB
+NUMBERS_AT_ONCE = 1 << 20  # of a store in memory: 8 MB, two chunks of it
 FEWEST_TO_JUDGE = 4  # draws, for halves of chains to have a variance
 
 # Attributes that all chains of a run share.

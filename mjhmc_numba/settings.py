@@ -31,7 +31,7 @@ __all__ = ["PAPER", "Resolved", "Settings", "check_chain", "check_counts", "choo
 # For a tuned step size; 0.05 to 0.5 were tried. What these and the refinement are worth is measured
 # in examples/benchmark/RESULTS.md ("What each ingredient is worth").
 STEP_JITTER = 0.15
-REFINE_LEVELS = 5  # halvings of a step
+REFINE_LEVELS = 5  # halvings of a step: 32 times as many gradients, for a rung that is refined
 REFINE_THRESHOLD = 8.0  # energy error; a move with it has probability exp(-8), 3e-4
 LARGEST_LEVEL = 16  # halvings that can be asked for: 65,536 gradients in place of one
 
@@ -97,8 +97,8 @@ class Settings:
     target_accept : float, optional
         Acceptance statistic that the step size is tuned to.
     refine_levels : int, optional
-        How many times a rung is halved where the energy error is large. By default 0 for a given
-        step size, else 5.
+        How many times the steps of a rung are halved where the energy error is large. By default
+        0 for a given step size, else 5.
     refine_threshold : float, optional
         Energy error above which it is. By default 8, and never for the rotation.
     ess_per_draw : float
@@ -313,7 +313,7 @@ def choose_settings(settings: Settings | None, options: dict) -> Settings:
     return settings if settings is not None else Settings.create(options)
 
 
-LARGEST_COUNT = 10**15
+LARGEST_COUNT = 10**15  # counts are float64 in statistics, exact up to 2**53, 9e15
 
 
 def check_counts(**counts: Any) -> None:

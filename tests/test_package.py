@@ -171,3 +171,44 @@ def test_the_version_is_the_same_everywhere():
     assert importlib.metadata.version("mjhmc_numba") == version
     assert re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.M)[1] == version
     assert re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == version
+
+
+def unexplained_constants(source):
+    """Numbers under names in capitals without a comment: beside them, above them, or in the lines
+    that belong to them.
+    """
+    lines = source.splitlines()
+    found = []
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        names = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        if not ast.unparse(names).strip("_").isupper() and not isinstance(names, ast.Tuple):
+            continue
+        numbers = [
+            leaf
+            for leaf in ast.walk(node.value)
+            if isinstance(leaf, ast.Constant) and type(leaf.value) in (int, float)
+        ]
+        first, last = node.lineno - 1, node.end_lineno
+        while first > 0 and lines[first - 1].strip():
+            first -= 1
+        while last < len(lines) and lines[last].strip():
+            last += 1
+        if numbers and not any("#" in line for line in lines[first:last]):
+            found.append(ast.unparse(names))
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [*CORE_FILES, *sorted((ROOT / "integrations").rglob("*.py"))], ids=identify
+)
+def test_a_constant_says_where_it_comes_from(path):
+    assert unexplained_constants(path.read_text()) == []
+
+
+def test_constants_without_a_word_are_found():
+    source = (
+        "A = 1.5\nB = 2  # Stan\n\n# Measured.\nC, D = 3, 4\n\nE = 5\n\nF = {'a': 6}\nname = 7\n"
+    )
+    assert unexplained_constants(source) == ["E", "F"]

@@ -29,7 +29,7 @@ from mjhmc_numba.pymc.unconstrain import unconstrain
 __all__ = ["Calibration", "sbc"]
 
 LOG_DENSITY = "log_density"
-NULL_SIMULATIONS = 2000
+NULL_SIMULATIONS = 2000  # of exact ranks: a band of 95 % is known to 0.5 %
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Calibration:
             ecdf = _counts(ranks[None], self.levels)[0] / len(ranks)
             ax.step(points, ecdf - points, where="mid", label=name, linewidth=1)
         ax.set(xlabel="fractional rank", ylabel="ECDF - uniform")
-        if len(quantities) <= 12:
+        if len(quantities) <= 12:  # more would hide the picture
             ax.legend(fontsize="small", ncols=2)
         return ax
 
@@ -221,7 +221,7 @@ def _least_tail(counts: np.ndarray, n: int, levels: int) -> np.ndarray:
     return np.minimum(1.0, 2 * np.minimum(below, above).min(axis=1))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # a model after the other, some plots of each
 def _null(n: int, levels: int, seed: int) -> np.ndarray:
     """The smallest tail probability of uniform ranks, many times."""
     ranks = np.random.default_rng(seed).integers(levels + 1, size=(NULL_SIMULATIONS, n))

@@ -12,7 +12,8 @@ from mjhmc_numba.pymc.packaging import unfinished_traces
 
 __all__ = ["explain_failure", "tune_of_caller"]
 
-# Calls between a step method and the loop: of compound steps, and of ours.
+# Calls between a step method and the loop: of compound steps, and of ours. Two are usual; the rest
+# is for wrappers of other packages.
 MOST_CALLS = 12
 
 

@@ -136,8 +136,8 @@ SHOWN = {
     "ess_per_1000_grads_all": "ESS per 1000 gradients, with warm-up",
     "ess_per_second_all": "ESS per second, with warm-up",
 }
-UNCONVERGED = 1.01  # R-hat
-FAR = 5.0  # standard errors between two means
+UNCONVERGED = 1.01  # R-hat: Vehtari et al. (2021)
+FAR = 5.0  # standard errors between two means: once in 2 million by chance
 
 
 def _times(ratio: float) -> str:

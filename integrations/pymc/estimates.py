@@ -21,7 +21,7 @@ from mjhmc_numba.pymc.unconstrain import unconstrain
 
 __all__ = ["estimates", "log_marginal_likelihood"]
 
-COMPARED = 8  # draws whose stored gradients or log densities are compared with our own
+COMPARED = 8  # draws of each chain whose stored gradients or densities are compared with our own
 IMPROPER = ("FlatRV", "HalfFlatRV")
 
 
@@ -175,6 +175,7 @@ def _stored(idata, density: ModelDensity) -> tuple[np.ndarray, np.ndarray] | Non
     some = draws[:, :: max(draws.shape[1] // COMPARED, 1)]
     _, ours = evaluate(density.target(), some, 1)
     theirs = grads[:, :: max(draws.shape[1] // COMPARED, 1)]
+    # Another compiler or machine rounds otherwise; other data would change them by more.
     return (draws, grads) if np.allclose(ours, theirs, rtol=1e-6, atol=1e-8) else None
 
 

@@ -39,12 +39,14 @@ from mjhmc_numba.stats import COLUMN
 
 __all__ = ["Mapped", "map_datasets"]
 
-NEIGHBOURS = 20  # data sets of a group
-BATCH = 512  # chains that are held at once beside the result
+# Chosen, not tuned; what they come to beside nutpie is in examples/benchmark/SCALING.md.
+NEIGHBOURS = 20  # data sets of a group: one warm-up in 20 is 5 % of the time
+BATCH = 512  # chains that are held at once beside the result: a bound on the memory
 BURN_IN = 0.25  # of the warm-up, for chains that begin with a neighbour's
-LARGEST_R_HAT = 1.1
+# A data set is warmed up by itself where its neighbour's settings serve it worse than this.
+LARGEST_R_HAT = 1.1  # the classic bar (Gelman and Rubin 1992): these chains may be short
 SMALLEST_ACCEPTANCE = 0.6  # of the neighbour's
-SMALLEST_ESS = 0.3  # likewise
+SMALLEST_ESS = 0.3  # likewise: what a warm-up of its own would cost
 SUMMARIES = ("r_hat", "ess", "divergences", "gradients", "warmup_gradients", "has_own_warmup")
 
 

@@ -23,7 +23,7 @@ MOST_DIMENSIONS = 50  # a Hessian takes twice as many gradients: 100, as some dr
 MOST_STEPS = 12  # of Newton's method; quadratic near the mode, it takes 3 to 5
 SMALL_DECREMENT = 1e-3  # of log density that another step would gain: far below a draw's 0.5 d
 DIFFERENCE = 1e-3  # of z, in standard deviations: the error of a central difference is its square
-SHORTEST = 2.0**-6  # of a step of Newton's method
+SHORTEST = 2.0**-6  # of a step of Newton's method; if that does not rise, no neighbour is near
 FLATTEST, STEEPEST = 1e-3, 1e3  # curvatures; beyond them the posteriors are no neighbours
 
 

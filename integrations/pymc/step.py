@@ -52,7 +52,7 @@ from mjhmc_numba.warmup.trajectory import straight
 
 __all__ = ["DEFAULT_TUNE", "MJHMC"]
 
-DEFAULT_TUNE = 1000
+DEFAULT_TUNE = 1000  # as pm.sample
 
 _SHOWN = ("divergences", "step_size", "tree_size")
 

@@ -53,7 +53,3 @@ class Draws(NamedTuple):
     def take(self, rows: Any) -> Draws:
         """Some of the draws, by their index along the first axis."""
         return self._replace(x=self.x[rows], grad=self.grad[rows], logp=self.logp[rows])
-
-    def one_by_one(self) -> list[Draws]:
-        """Each draw of (n, d) alone."""
-        return [self.take(k) for k in range(len(self.x))]

@@ -94,7 +94,7 @@ class Metric:
             raise SettingsError(
                 f"A dense metric is a square matrix, not of shape {covariance.shape}."
             )
-        if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=0):
+        if not np.allclose(covariance, covariance.T, rtol=1e-8, atol=0):  # as printed
             raise SettingsError("A dense metric must be symmetric.")
         scale = np.sqrt(np.diag(covariance))
         if not np.all(scale > 0):

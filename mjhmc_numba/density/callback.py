@@ -20,9 +20,11 @@ from mjhmc_numba.errors import TargetError
 
 __all__ = ["PythonDensity"]
 
-KEPT_EXCEPTIONS = 64  # the newest; one per chain is asked for
+# The newest: one is asked for by each chain that runs, and there are as many as cores.
+KEPT_EXCEPTIONS = 64
 
-# Where there is a reparametrisation the kernel computes again where it has asked.
+# Where there is a reparametrisation the kernel computes again where it has asked. Relative; the way
+# to z and back rounds some times by 2e-16, and draws lie much further apart.
 ROUNDING = 1e-9
 
 

@@ -146,7 +146,7 @@ def as_target(
     return _python_target(density, int(ndim), tuple(args), names)
 
 
-MOST_DIMENSIONS = 10**9
+MOST_DIMENSIONS = 10**9  # one position takes 8 GB: more is a slip of the pen
 
 
 def _check_ndim(ndim: Any) -> None:

@@ -26,7 +26,8 @@ __all__ = [
     "names_of",
 ]
 
-# What an expansion returns when an output changes its shape from draw to draw.
+# What an expansion returns when an output changes its shape from draw to draw: a code that no
+# density returns.
 SHAPE_VARIES = 3
 
 

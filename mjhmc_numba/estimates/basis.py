@@ -97,7 +97,7 @@ def _diagonal(d: int) -> np.ndarray:
 
 
 def _distinct(directions: np.ndarray) -> np.ndarray:
-    """Unit vectors along those that are no multiples of others and no axes."""
+    """Unit vectors along those that are no multiples of others and no axes, by 2.6 degrees."""
     unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     unit = unit[np.abs(unit).max(axis=1, initial=0.0) < 0.999]
     likeness = np.triu(np.abs(unit @ unit.T), 1)

@@ -126,7 +126,7 @@ def _unseen(values: np.ndarray, size: np.ndarray, tail: np.ndarray) -> np.ndarra
     """
     mean = values.mean(axis=(0, 1))
     largest = np.maximum(values.max(axis=(0, 1)) - mean, mean - values.min(axis=(0, 1)))
-    shape = np.clip(tail, 0.0, 0.99)
+    shape = np.clip(tail, 0.0, 0.99)  # finite; the bound below is reached at 2/3
     return np.minimum(shape / (1.0 - shape), MOST_UNSEEN) * largest / size
 
 

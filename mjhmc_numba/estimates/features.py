@@ -21,7 +21,9 @@ from mjhmc_numba.coordinates.metric import geometric_mean
 
 __all__ = ["Whitening", "monomials", "stein_features"]
 
-DENSE = 512  # dimensions up to which correlations are taken out; beyond, scales alone
+# Dimensions up to which correlations are taken out, at a cost of d^3 (2.5 CPU seconds for
+# 4000 draws in 512); beyond, scales alone.
+DENSE = 512
 EXTREME = 1e100  # of a variance: a quotient of two is a float64, below 1.8e308
 
 

@@ -19,9 +19,9 @@ from mjhmc_numba.estimates.regression import Moments, solve
 
 __all__ = ["deal_folds", "residuals"]
 
-FOLDS = 4
+FOLDS = 4  # the usual number of chains
 NO_RIDGE, RIDGES = 1e-10, (1e-10, 3e-3, 0.1)  # per draw, for features of unit mean square
-DRAWS_PER_FEATURE = 8
+DRAWS_PER_FEATURE = 8  # a fit to noise takes 1/8 of the variance away, and puts it on other draws
 BLOCK = 64  # functions that share a regression where there are too many dimensions for one
 
 

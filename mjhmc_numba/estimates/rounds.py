@@ -25,7 +25,7 @@ from mjhmc_numba.results import Round
 __all__ = ["Refined", "Until", "refine"]
 
 CAREFUL = 1.2  # times the draws that the errors ask for, as they are known only roughly
-MOST_GROWTH = 2.0  # of the number of draws in one round
+MOST_GROWTH = 2.0  # of the number of draws in one round: at most twice what is needed is made
 UNITS = ("sd", "absolute")
 
 Quantities = Callable[[np.ndarray], Mapping[str, np.ndarray]]

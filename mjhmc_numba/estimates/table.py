@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["Estimates"]
 
 COLUMNS = ("mean", "sd", "mcse_mean", "mcse_sd", "gain", "gain_sd", "ess")
-MOST_ROWS = 60  # that are shown
+MOST_ROWS = 60  # that are shown: a page
 
 
 @dataclass(frozen=True, eq=False)

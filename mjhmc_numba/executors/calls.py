@@ -23,7 +23,7 @@ __all__ = ["CANCELLED", "Calls", "check_executor", "is_dask"]
 # Dask has one of asyncio's, which is no `Exception`.
 CANCELLED = (futures.CancelledError, asyncio.CancelledError)
 
-# Times that a call may end a process that it has for itself.
+# Times that a call may end a process that it has for itself: once may be the machine's doing.
 TRIES_ALONE = 2
 
 

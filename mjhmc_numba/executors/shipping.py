@@ -10,7 +10,8 @@ from typing import Any
 
 __all__ = ["Shipped"]
 
-# Objects that a worker keeps: the models of a few runs that take turns on it.
+# Objects that a worker keeps: the models of a few runs that take turns on it. One that is kept no
+# longer is only compiled again.
 KEPT = 8
 
 _kept: OrderedDict[str, Any] = OrderedDict()

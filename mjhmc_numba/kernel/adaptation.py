@@ -19,7 +19,7 @@ from mjhmc_numba.kernel.ladder import copy_vector, logp_of, rung
 from mjhmc_numba.kernel.layout import COLUMN, row_of, vector_of
 
 GAMMA = 0.15  # Stan has 0.05: here a chain makes fewer, better informed updates
-T0 = 10.0
+T0 = 10.0  # Hoffman and Gelman (2014), and Stan; KAPPA too
 KAPPA = 0.75
 
 kept_x = row_of("kept_x")

@@ -28,6 +28,7 @@ from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.layout import ASKED_ROW, LOGP_ROW, NEVER, OFFSETS, scratch
 from mjhmc_numba.kernel.reparametrisation import forward, is_reparametrised, pullback_gradient
 
+# What a density returns. A callback of ctypes that fails returns 0, so that is no success.
 RAISED, SUCCESS, NOT_FINITE = 0, 1, 2
 
 # The mark: bits of a NaN that no arithmetic makes.
@@ -67,7 +68,7 @@ def _define_checked_call(function: ir.Function) -> None:
 
 
 def _define_poll(builder: ir.IRBuilder, record) -> None:
-    """Call the function at `poll`, and return RAISED if somebody wants the kernel back."""
+    """Call the function at `poll`, and return RAISED if the kernel is wanted back."""
     word = ir.IntType(64)
     builder.store(word(NEVER), _field(builder, record, "poll_at"))
     address = builder.load(_field(builder, record, "poll"))

@@ -213,7 +213,7 @@ TOTALS = ("done", "all_gradients", "all_divergences", "recorded")
 
 # Written while the kernel runs: whether to come back, and the number of gradients at the next poll.
 CONTROL = ("abort", "poll_at")
-NEVER = 1 << 62
+NEVER = 1 << 62  # a number of gradients that no chain reaches
 
 _WHOLE = INTEGERS + CURSOR + COUNTS + TOTALS + UPDATES
 _REAL = REALS + TIMES + SUMS + AVERAGES

@@ -10,7 +10,7 @@ import numpy as np
 
 from mjhmc_numba.kernel.compilation import kernel_jit
 
-TO_UNIT = 2.0**-52
+TO_UNIT = 2.0**-52  # of the 52 highest bits of a word
 
 # The normal density is covered by LAYERS shapes of equal area: rectangles, and a last one with
 # the tail beyond TAIL. Both constants solve that condition for 256 layers.

@@ -3,8 +3,8 @@
 Numba copies a function that is marked to be inlined into its callers, again and again, before it
 knows any types; LLVM inlines it anyway. And an assignment to a slice brings along the text of its
 error message, put together from the shapes by string functions that take a second to compile. The
-message of a density is never seen: its C function returns a code, and whoever wants to know more
-calls the density in Python.
+message of a density is never seen: its C function returns a code, and a caller that wants to
+know more asks the density in Python.
 """
 
 from collections.abc import Iterator

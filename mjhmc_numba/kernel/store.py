@@ -41,7 +41,8 @@ __all__ = [
 ]
 
 FORMAT = 1
-# So many environments are kept, and so many files of each (a model has one or two).
+# So many environments are kept, and so many files of each (a model has one or two): bounds on
+# the disk, where the oldest go first.
 MOST_ENVIRONMENTS, MOST_FILES = 8, 400
 
 

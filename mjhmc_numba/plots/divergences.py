@@ -12,8 +12,8 @@ from mjhmc_numba.plots.data import as_arviz, quantities, statistic
 
 __all__ = ["plot_divergences"]
 
-QUANTITIES = 3  # where none were asked for
-MOST_POINTS = 4000
+QUANTITIES = 3  # where none were asked for; pairs of more do not fit a page
+MOST_POINTS = 4000  # more cover each other
 
 
 @on_axes("array of Axes", "Where to draw, (k - 1)**2 of them for k quantities.")

@@ -15,7 +15,7 @@ from mjhmc_numba.plots.data import as_arviz, gradients_per_draw, quantities
 __all__ = ["plot_autocorr", "plot_efficiency"]
 
 QUANTITIES = 4  # the slowest, where none were asked for
-SMALL = 0.02  # autocorrelation at which the picture ends
+SMALL = 0.02  # autocorrelation at which the picture ends: the width of a line
 
 
 @on_axes("array of two Axes")

@@ -15,7 +15,7 @@ __all__ = ["plot_events", "plot_ladder"]
 CODES = {1: "L", 2: "F", 3: "R"}  # of a jump record
 OWN = ("event", "holding_time", "expected_holding_time")
 MEANING = {"L": "L, a move", "F": "F, a flip", "R": "R, a refresh"}
-BLOCKS = 60  # parts of a run over which events are averaged
+BLOCKS = 60  # parts of a run over which events are averaged: a few pixels each
 
 
 def rungs(event: np.ndarray) -> np.ndarray:

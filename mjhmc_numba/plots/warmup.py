@@ -12,7 +12,7 @@ from mjhmc_numba.plots.data import as_arviz, statistic, stored
 __all__ = ["plot_reparametrisation", "plot_warmup"]
 
 MOST_ROWS = 30  # children that get a row of their own; more of them share one by variable
-MOST_NUMBERS = 80  # cells that have their number written into them
+MOST_NUMBERS = 80  # cells that have their number written into them: they are legible still
 
 
 @on_axes("array of four Axes")

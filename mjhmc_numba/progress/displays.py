@@ -12,9 +12,9 @@ from mjhmc_numba.progress.table import glyphs_of, html_picture, text_lines
 
 __all__ = ["Display", "choose_display"]
 
-TERMINAL_INTERVAL = 0.1  # seconds between two pictures
+TERMINAL_INTERVAL = 0.1  # seconds between two pictures; a person sees no more (Nielsen 1993)
 NOTEBOOK_INTERVAL = 0.5  # each is a message to a browser
-LOG_INTERVAL = 30.0  # each is a line that stays
+LOG_INTERVAL = 30.0  # each is a line that stays: 120 per hour
 
 
 class Display(Protocol):

@@ -16,7 +16,7 @@ from mjhmc_numba.progress.picture import ChainProgress, Note, Picture, Report, S
 
 __all__ = ["Progress"]
 
-# Measured on one core of an AMD EPYC.
+# Measured: examples/benchmark/SPEED.md.
 SAMPLER_SECONDS = 6
 
 COMPILING = {

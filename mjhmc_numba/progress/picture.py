@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 __all__ = ["ChainProgress", "Note", "Picture", "Report", "Stopwatch", "duration"]
 
-# Below this much of a phase its speed is a guess, and the speed since the start is used.
+# Below this much of a phase its speed is a guess, and the speed since the start is used:
+# of 20 iterations with times that vary by their mean it is known to 22 %.
 SETTLED_ITERATIONS = 20
 
 

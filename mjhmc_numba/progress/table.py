@@ -9,8 +9,8 @@ from mjhmc_numba.progress.picture import Picture, Report, duration
 
 __all__ = ["Glyphs", "glyphs_of", "html_picture", "text_lines"]
 
-BAR_WIDTH = 30
-SMALLEST_BAR = 6
+BAR_WIDTH = 30  # beside the columns it makes a line of some 100 characters
+SMALLEST_BAR = 6  # a narrower one shows nothing
 
 PHASE_NAMES = {"waiting": "waiting", "warmup": "warm-up", "draws": "draws", "done": "done"}
 PHASE_COLOURS = {"waiting": "", "warmup": "\x1b[33m", "draws": "\x1b[34m", "done": "\x1b[32m"}
@@ -48,6 +48,7 @@ class _Column(NamedTuple):
     width: int  # at least: columns that grow would make the picture jump
 
 
+# The widths are those of the titles, or of usual numbers.
 COLUMNS = {
     "chain": _Column("chain", lambda report: str(report.chain), 5),
     "draws": _Column("draws", lambda report: f"{report.row.done}/{report.row.total}", 9),

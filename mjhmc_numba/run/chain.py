@@ -24,9 +24,11 @@ from mjhmc_numba.warmup.first import first_guess, run_untuned
 
 __all__ = ["ChainRun"]
 
-# A chain that writes checkpoints looks at its clock after about so many seconds.
+# A chain that writes checkpoints looks at its clock after about so many seconds: a quarter of the
+# time from one checkpoint to the next, within bounds; as long as a person waits at most.
 SHORTEST_BLOCK, LONGEST_BLOCK = 0.01, 0.5
-FLUSH_SECONDS = 5.0  # after which what is new goes to a store, or when a chunk is full
+# After which what is new goes to a store, or when a chunk is full: what a crash may cost.
+FLUSH_SECONDS = 5.0
 
 
 @dataclass

@@ -42,7 +42,7 @@ def check_memory(
         have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return
-    if size > 0.9 * have:
+    if size > 0.9 * have:  # the system takes some of it, at least so much
         raise MemoryRequestError(
             f"The draws would take {size / 1e9:.1f} GB; this machine has {have / 1e9:.1f} GB. "
             "Ask for fewer draws or chains."

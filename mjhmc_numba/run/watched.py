@@ -20,9 +20,11 @@ from mjhmc_numba.warmup import Tuner
 
 __all__ = ["WatchedChain"]
 
-LOOK_SECONDS = 0.05  # from one look at the chains to the next
-STOP_SECONDS = 0.2  # that chains have to stop, before they are left alone
-# That chains on an executor have to stop, before they are left to it; after Ctrl-C.
+LOOK_SECONDS = 0.05  # from one look at the chains to the next: half of what a person notices
+# That chains have to stop, before they are left alone: Ctrl-C is to end a run within 0.5 s, and a
+# process looks for it every 0.05 s. Those on an executor get as much and a message's time after
+# Ctrl-C, and more where nobody waits.
+STOP_SECONDS = 0.2
 GRACE_SECONDS, PRESSED_SECONDS = 5.0, 0.4
 NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that need not be kept: 4 MB
 

@@ -32,7 +32,7 @@ from mjhmc_numba.storage import files
 
 __all__ = ["ChainFiles", "Checkpoint", "SavedChain"]
 
-EVERY = 60.0  # seconds between two checkpoints of a chain
+EVERY = 60.0  # seconds between two checkpoints of a chain: what a crash may cost
 RUN = "run"
 
 

@@ -24,7 +24,7 @@ from mjhmc_numba.errors import CheckpointError
 __all__ = ["read", "write"]
 
 FORMAT, VERSION = "mjhmc_numba checkpoint", 1
-LONGEST_LINE = 1000  # bytes, of the first line
+LONGEST_LINE = 1000  # bytes, of the first line, which has 150: of another file no more is read
 
 # An array, or bytes, of the archive in the place where it was.
 ARRAY, BYTES = "__array__", "__bytes__"

@@ -13,9 +13,9 @@ from mjhmc_numba.storage.zarr_store import ChainStore
 __all__ = ["Stream", "Thinned"]
 
 MOST_DRAWS = 4000  # of a chain: as many as the rules about draws look at, and as many again
-MOST_NUMBERS = 1 << 20  # likewise
-FEWEST_KEPT = 64
-CHAINS_IN_FULL = 16  # of more chains fewer draws are kept, as many in all
+MOST_NUMBERS = 1 << 20  # likewise: 8 MB
+FEWEST_KEPT = 64  # halves of a chain, of which split R-hat is made, have 32
+CHAINS_IN_FULL = 16  # of more chains fewer draws are kept, as many in all: 128 MB
 
 LARGEST = COLUMN["longest_stay"]  # the one count of which the largest counts, and not the sum
 SUMMED = [COLUMN[name] for name in COUNTS if COLUMN[name] != LARGEST]

@@ -31,9 +31,9 @@ from mjhmc_numba.stats import longest_rectangle
 __all__ = ["ChainStore", "Group", "Store", "open_store"]
 
 NUMBERS_PER_CHUNK = 1 << 19  # of all variables and statistics: 4 MB
-SHORTEST_CHUNK = 16
-MANY_CHAINS = 16  # more than these may share chunks
-BATCH_SECONDS = 5.0  # after which what chains share goes to the disk
+SHORTEST_CHUNK = 16  # draws: a file for each would be slow to read
+MANY_CHAINS = 16  # more than these may share chunks: each chunk of each array is a file
+BATCH_SECONDS = 5.0  # after which what chains share goes to the disk: what a crash may cost
 VALID = "valid_draws"
 DIMENSIONS = "_ARRAY_DIMENSIONS"  # where xarray looks for their names
 POSTERIOR, STATS = "posterior", "sample_stats"

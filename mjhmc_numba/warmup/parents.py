@@ -73,7 +73,7 @@ def choose(
     grad: np.ndarray,
     known: Reparametrisation | None,
     metric_of: Callable[[np.ndarray, np.ndarray], Metric],
-    best_metric_of: Callable[[np.ndarray, np.ndarray], Metric],
+    best_metric_of: Callable[[np.ndarray, np.ndarray], Metric] | None = None,
 ) -> Reparametrisation | None:
     """The reparametrisation that pays, or None: parent after parent, as long as one more helps.
 
@@ -86,7 +86,7 @@ def choose(
         they are known, no single parent may be found again.
     metric_of : callable
         The metric for draws and gradients, to compare parents by.
-    best_metric_of : callable
+    best_metric_of : callable, optional
         All that a metric can do, which what is found must surely do better than: a metric with few
         directions leaves over what parents of locations take away.
     """
@@ -95,7 +95,7 @@ def choose(
     rows = np.linspace(0, len(x) - 1, min(len(x), MOST_DRAWS)).astype(int)
     before = None if known is None else _parents_of(known)
     with np.errstate(all="ignore"):  # what is not finite is not chosen
-        parents = _Choice(x[rows], grad[rows], metric_of).choose(before, best_metric_of)
+        parents = _Choice(x[rows], grad[rows], metric_of).choose(before, best_metric_of or metric_of)
         found = None if parents is None else _fitted(x, grad, parents, slice(None), ROUNDS)
         return None if found is None else found[0]
 

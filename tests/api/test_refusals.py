@@ -6,7 +6,7 @@ from numba import njit
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
-from tests.api.densities import SHORT, log_gamma, raises_beyond, scaled_normal
+from tests.api.densities import FIXED, SHORT, log_gamma, raises_beyond, scaled_normal
 
 
 @njit
@@ -205,15 +205,10 @@ def test_numbers_of_another_byte_order_are_taken():
             scaled_normal,
             ndim=2,
             args=(np.arange(2.0).astype(order), 1.0),
-            step_size=0.5,
-            num_steps=2,
-            refresh_rate=0.3,
-            draw_interval=1.5,
             draws=5,
-            tune=0,
             chains=1,
             seed=1,
-            progress=False,
+            **FIXED,
         )
         for order in (">f8", "<f8")
     )

@@ -15,6 +15,7 @@ OTHERS_WARN = [
     pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
 ]
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
+SMALL = {"draws": 25, "tune": 40, "chains": 3, "random_seed": 11} | QUIET
 FIXED = {"step_size": 0.5, "num_steps": 1, "refresh_rate": 0.25, "draw_interval": 2.0}
 
 

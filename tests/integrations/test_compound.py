@@ -307,7 +307,7 @@ def test_integrators_are_tried_on_the_density_as_it_is_now(monkeypatch):
     probe, seen = Process.probe, []
 
     def check(process, draws, *rest):
-        for draw in draws.one_by_one() if draws.x.ndim == 2 else [draws]:
+        for draw in map(draws.take, range(len(draws.x))) if draws.x.ndim == 2 else [draws]:
             value, slope = process.target.logp_and_grad(draw.x)
             seen.append(draw.logp == value and np.array_equal(draw.grad, slope))
         return probe(process, draws, *rest)

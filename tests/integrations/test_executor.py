@@ -12,21 +12,13 @@ import mjhmc_numba as mj
 import mjhmc_numba.pymc as mp
 from mjhmc_numba.executors import Shipped
 from tests.integrations import models
+from tests.integrations.chains import SMALL
 from tests.same_bits import TIMINGS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning"),
     pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning"),
 ]
-
-SMALL = {
-    "draws": 25,
-    "tune": 40,
-    "chains": 3,
-    "random_seed": 11,
-    "progressbar": False,
-    "compute_convergence_checks": False,
-}
 
 
 class Parcels(ThreadPoolExecutor):

@@ -23,21 +23,13 @@ from mjhmc_numba.pymc.errors import (
     UnknownVariableError,
 )
 from tests.integrations import models
-from tests.integrations.chains import FIXED
+from tests.integrations.chains import FIXED, SMALL
 from tests.same_bits import TIMINGS
 from tests.statistical.estimates import batch_z
 
 # PyTensor from pip says so when it compiles a matrix product.
 pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 
-SMALL = {
-    "draws": 25,
-    "tune": 40,
-    "chains": 3,
-    "random_seed": 11,
-    "progressbar": False,
-    "compute_convergence_checks": False,
-}
 ENDLESS = SMALL | {"draws": 3_000_000, "chains": 2}
 
 

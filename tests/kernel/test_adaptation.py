@@ -116,13 +116,18 @@ def test_one_call_adapts_as_many_calls_do(seeds):
 
 
 def replayed(stats, begin, target, looks):
-    """Step sizes after each draw, from the statistics: a refined rung counts as not accepted."""
+    """Step sizes after each draw, from the statistics: a refined rung counts as not accepted.
+
+    `looks` at the neighbours per draw; None where the process looks when it moves or flips.
+    """
     rows = [dict(zip(STAT_NAMES, row, strict=True)) for row in stats]
     log_step = log_average = centre = math.log(begin)
     deficit, updates, accepted, steps = 0.0, 0, [], []
     for row in rows:
-        accepted.append(max(row["acceptance_rate"] - row["n_refined"] / looks, 0.0))
-        if row["n_R"] > 0:
+        seen = max(row["n_L"] + row["n_F"], 1.0) if looks is None else looks
+        if not math.isnan(row["acceptance_rate"]):  # something was tried
+            accepted.append(max(row["acceptance_rate"] - row["n_refined"] / seen, 0.0))
+        if row["n_R"] > 0 and accepted:
             mean = float(np.mean(accepted))
             log_step, log_average, deficit = average(
                 updates, centre, log_average, deficit, mean, target
@@ -132,8 +137,11 @@ def replayed(stats, begin, target, looks):
     return steps
 
 
-def test_the_step_size_follows_the_unrefined_acceptance_between_refreshes(seeds):
-    settings = Settings(refine_threshold=1.0)  # so that some rungs are refined, whatever the seed
+# Where g is bounded a clock rings: once per unit of time with metropolis rates, twice with barker.
+@pytest.mark.parametrize(("rates", "looks"), [("metropolis", 2.0), ("barker", 4.0), ("sqrt", None)])
+def test_the_step_size_follows_the_unrefined_acceptance_between_refreshes(seeds, rates, looks):
+    # So that some rungs are refined, whatever the seed.
+    settings = Settings(refine_threshold=1.0, rates=rates)
     tuned = first_guess(settings, 3).replace(step_size=2.0, refresh_rate=0.3, draw_interval=2.0)
     process = Process(as_target(quartic, ndim=3), settings, tuned, random_words(seeds(76)))
     process.start(np.ones(3))
@@ -145,7 +153,7 @@ def test_the_step_size_follows_the_unrefined_acceptance_between_refreshes(seeds)
     stats = np.array(rows)
     assert stats[:, STAT_NAMES.index("n_refined")].sum() > 5
     assert np.any(stats[:, STAT_NAMES.index("n_R")] == 0)
-    expected = replayed(stats, 2.0, 0.8, looks=2.0)  # one per unit of time: metropolis rates
+    expected = replayed(stats, 2.0, 0.8, looks)
     np.testing.assert_allclose(steps, expected, rtol=1e-9)
 
 

@@ -155,6 +155,17 @@ def test_regular_refreshes_fall_on_draws_that_are_as_far_apart(flat_target):
     assert process["high"] == process["low"]
 
 
+def test_a_new_ladder_after_other_clocks_begins_with_them(flat_target):
+    process = started(flat_target, settings(), tuned(1, refresh_rate=0.01), 3)
+    run(process, 7)
+    process.configure(process.tuned.replace(refresh_rate=0.25, draw_interval=4.0))
+    process.restart()
+    assert process["next_ring"] - process["now"] == pytest.approx(0.5, abs=1e-9)
+    assert process["next_refresh"] - process["now"] == pytest.approx(4.0, abs=1e-9)
+    _, columns = run(process, 50)
+    assert np.all(columns[:, COLUMN["n_R"]] == 1)
+
+
 def test_the_energy_error_of_a_draw_at_a_refresh_is_that_of_the_path_it_ends():
     target = skewed_target(2)
     values = tuned(2, step_size=0.9, refresh_rate=0.25, draw_interval=4.0)

@@ -7,6 +7,7 @@ import pytest
 from numba import njit
 from scipy import stats
 
+from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import as_target
 from mjhmc_numba.errors import SlowDensityWarning
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, STAT_NAMES
@@ -94,12 +95,41 @@ def test_no_integrator_goes_where_the_density_or_its_gradient_is_not_finite(inte
     assert draws[:, 0].min() < -1
 
 
+def test_a_trial_step_out_of_the_support_gains_nothing_and_errs_without_end():
+    process = started(as_target(cut_normal, 2, (-math.inf,)), settings(), tuned(2), 6)
+    draw = process.evaluate(np.array([EDGE - 0.1, 0.0]))
+    draws = Draws(*(np.repeat(np.asarray(part)[None], 40, axis=0) for part in draw[:3]))
+    errors, gains = process.probe(draws, "leapfrog", 0.5)
+    left = np.isinf(gains)
+    assert 10 < left.sum() < 40
+    assert np.all(gains[left] == -math.inf)
+    assert np.all(errors[left] == math.inf)
+    assert np.all(np.isfinite(errors[~left]))
+
+
 def test_steep_but_finite_steps_count_as_divergences():
     target = as_target(standard_normal, 1)
     process = started(target, settings(), tuned(1, step_size=5.0, num_steps=6), 1)
     _, columns = run(process, 100)
     assert columns[:, COLUMN["n_diverging"]].sum() > 0
     assert columns[:, COLUMN["n_L"]].sum() == 0
+
+
+@pytest.mark.parametrize(("x0", "least", "most"), [(1.0, 100, 1000), (3.0, 1000, 10_000)])
+def test_a_divergence_is_a_step_that_gains_more_than_1000_and_is_kept_where_it_began(
+    x0, least, most
+):
+    values = tuned(1, step_size=5.0, num_steps=1, refresh_rate=1e-6)
+    process = started(as_target(standard_normal, 1), settings(), values, 1, x0=np.array([x0]))
+    _, columns = run(process, 3)
+    here, capacity = int(process["here"]), int(process["capacity"])
+    known = [i for i in range(int(process["low"]), int(process["high"]) + 1) if i != here]
+    gains = process.levels[0, np.array(known) % capacity] - process.levels[0, here % capacity]
+    assert len(known) == 2
+    assert np.all((least < gains) & (gains < most))
+    assert columns[:, COLUMN["n_diverging"]].sum() == np.sum(gains > 1000)
+    began = x0 if least == 1000 else np.nan
+    np.testing.assert_array_equal(process.divergence_starts, [[began]])
 
 
 def test_smooth_paths_count_no_divergence():

@@ -10,7 +10,7 @@ from mjhmc_numba.density import as_target
 from mjhmc_numba.kernel.integrators import drift_fraction, integrate, kick_fraction
 from mjhmc_numba.kernel.jump import move
 from mjhmc_numba.kernel.ladder import neighbour_energy
-from mjhmc_numba.kernel.layout import EVENT_F
+from mjhmc_numba.kernel.layout import EVENT_F, RESUMABLE
 from mjhmc_numba.kernel.metric import draw_momentum
 from mjhmc_numba.tuned import INTEGRATORS
 from tests.kernel.processes import (
@@ -258,7 +258,10 @@ def test_a_trial_step_has_the_error_of_a_step_from_there(integrator, rank):
     logp, grad = process.target.logp_and_grad(x)
     stream = process.rng.copy()
     process.work[:] = 1e6
+    before = {name: process[name] for name in RESUMABLE}
     error, gain = process.probe(Draws(x, grad, logp), integrator, 0.3)
+    changed = {name for name, value in before.items() if process[name] != value}
+    assert changed == {"n_gradients", "all_gradients"}  # nothing else has moved
     process.rng[:] = stream
     v = np.empty(3)
     draw_momentum(process.state[0], v, np.empty(3))

@@ -7,7 +7,14 @@ import pytest
 from numba import njit
 from scipy import stats
 
-from mjhmc_numba.kernel.random import exponential, fill_normal, next_word, uniform
+from mjhmc_numba.kernel.random import (
+    TAIL,
+    _normal_beyond,
+    exponential,
+    fill_normal,
+    next_word,
+    uniform,
+)
 from tests.kernel.processes import words
 
 N = 400_000
@@ -28,6 +35,14 @@ def many_exponential(rng, n):
     out = np.empty(n)
     for k in range(n):
         out[k] = exponential(rng)
+    return out
+
+
+@njit
+def many_beyond(rng, limit, n):
+    out = np.empty(n)
+    for k in range(n):
+        out[k] = _normal_beyond(rng, limit)
     return out
 
 
@@ -104,6 +119,13 @@ def test_normal_numbers_have_normal_tails(seeds):
     beyond = np.abs(sample[np.abs(sample) > 3.7])
     law = stats.truncnorm(3.7, math.inf)
     assert stats.kstest(beyond, law.cdf).pvalue > P_VALUE
+
+
+@pytest.mark.parametrize("limit", [0.5, TAIL])
+def test_normal_numbers_beyond_a_limit_have_the_law_of_those_that_are(seeds, limit):
+    sample = many_beyond(words(seeds(8)), limit, N)
+    law = stats.truncnorm(limit, math.inf)
+    assert stats.kstest(sample, law.cdf).pvalue > P_VALUE
 
 
 def test_successive_numbers_are_uncorrelated(seeds):

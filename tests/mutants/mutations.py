@@ -125,6 +125,20 @@ MUTANTS = (
         "return above < 1.0, x",
         RANDOM,
     ),
+    Mutant(
+        "exponential numbers of another rate",
+        "kernel/random.py",
+        "return -math.log(uniform(rng))",
+        "return -0.98 * math.log(uniform(rng))",
+        RANDOM,
+    ),
+    Mutant(
+        "normal numbers with a fat tail",
+        "kernel/random.py",
+        "if -2.0 * math.log(uniform(rng)) > x * x:",
+        "if x > 0.0:",
+        RANDOM,
+    ),
     # Momentum.
     Mutant(
         "refresh with sd 1.01",
@@ -304,6 +318,40 @@ MUTANTS = (
         "_integrate_rotation(p, step_size, point)",
         INTEGRATORS,
     ),
+    Mutant(
+        "a trial step leaves its integrator behind",
+        "kernel/chain.py",
+        "p.stages, p.motion = usual_stages, usual_motion",
+        "p.stages, p.motion = stages, motion",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "a trial step gains all of its log density",
+        "kernel/chain.py",
+        "gains[k] = end_logp - logp[k]",
+        "gains[k] = end_logp",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "a trial step out of the support is free",
+        "kernel/chain.py",
+        "errors[k], gains[k] = math.inf, -math.inf",
+        "errors[k], gains[k] = 0.0, 0.0",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "a new metric keeps the old clocks",
+        "kernel/chain.py",
+        "    start_ladder(p, kinetic)\n    start_clocks(p)\n",
+        "    start_ladder(p, kinetic)\n",
+        CLOCKS,
+    ),
+    Mutant(
+        "the step size of a draw without its jitter",
+        "kernel/chain.py",
+        "stats[COLUMN.step_size] = p.ladder_step",
+        "stats[COLUMN.step_size] = p.step_size",
+    ),
     # The ladder.
     Mutant(
         "backward L a step short",
@@ -375,6 +423,48 @@ MUTANTS = (
         "p.num_steps * pieces, end)",
         "p.num_steps, end)",
         REFINEMENT,
+    ),
+    Mutant(
+        "a divergence is ten times as much",
+        "kernel/ladder.py",
+        "DIVERGENCE_THRESHOLD = 1000.0",
+        "DIVERGENCE_THRESHOLD = 10000.0",
+        FAULTS,
+    ),
+    Mutant(
+        "a divergence is kept at the end of its step",
+        "kernel/ladder.py",
+        "copy_vector(base[0], _divergence_x(",
+        "copy_vector(beyond[0], _divergence_x(",
+        FAULTS,
+    ),
+    Mutant(
+        "blocked rungs not counted",
+        "kernel/ladder.py",
+        "        p.n_blocked += 1\n",
+        "        p.n_blocked += 0\n",
+        REFINEMENT,
+    ),
+    Mutant(
+        "the way back by another threshold",
+        "kernel/ladder.py",
+        "if abs(energy_back - energy) <= p.refine_threshold:",
+        "if abs(energy_back - energy) <= 0.5 * p.refine_threshold:",
+        REFINEMENT,
+    ),
+    Mutant(
+        "a momentum that was to be kept is drawn",
+        "kernel/ladder.py",
+        "    if new_momentum:\n",
+        "    if True:\n",
+        INTEGRATORS,
+    ),
+    Mutant(
+        "the error of a path is lost at its end",
+        "kernel/ladder.py",
+        "    p.path_error = path_error\n",
+        "    p.path_error = 0.0 * path_error\n",
+        CLOCKS,
     ),
     # Events and clocks.
     Mutant(
@@ -452,6 +542,47 @@ MUTANTS = (
         "kernel/clock.py",
         "if min(p.next_ring, p.next_refresh) > p.tick_end:",
         "if max(p.next_ring, p.next_refresh) > p.tick_end:",
+    ),
+    Mutant(
+        "regular rings at the refreshes",
+        "kernel/jump.py",
+        "p.next_ring -= 0.5 / p.g_max",
+        "p.next_ring -= 0.0 / p.g_max",
+        CLOCKS,
+    ),
+    Mutant(
+        "acceptances above 1",
+        "kernel/jump.py",
+        "math.exp(min(0.0, log_ratio))",
+        "math.exp(min(0.1, log_ratio))",
+        CLOCKS,
+    ),
+    Mutant(
+        "acceptances of visits, not of time",
+        "kernel/jump.py",
+        "log_probability_ratio(energy, energy_ahead), 1.0 / p.total_rate)",
+        "log_probability_ratio(energy, energy_ahead), 1.0)",
+        CLOCKS,
+    ),
+    Mutant(
+        "acceptances of all draws so far",
+        "kernel/chain.py",
+        "    p.acceptance = 0.0\n",
+        "    p.acceptance += 0.0\n",
+        CLOCKS,
+    ),
+    Mutant(
+        "a draw that is cut short drops its refresh",
+        "kernel/clock.py",
+        "    p.next_refresh += rest\n",
+        "    p.next_refresh += 0.0 * rest\n",
+    ),
+    Mutant(
+        "an interrupted stay counts twice",
+        "kernel/clock.py",
+        "    p.stay = stay\n",
+        "    p.stay += 0 * stay\n",
+        FAULTS,
     ),
     # The record, and stops.
     Mutant(
@@ -590,6 +721,20 @@ MUTANTS = (
         "        forward(p, x, out)\n    for j",
         REPARAMETRISATION,
     ),
+    Mutant(
+        "energies in the coordinates of the process",
+        "kernel/chain.py",
+        "stats[COLUMN.energy] = energy + log_volume",
+        "stats[COLUMN.energy] = energy + 0.0 * log_volume",
+        LAYOUT,
+    ),
+    Mutant(
+        "log densities in the coordinates of the process",
+        "kernel/chain.py",
+        "= logp_of(p, p.here) - log_volume",
+        "= logp_of(p, p.here) - 0.0 * log_volume",
+        LAYOUT,
+    ),
     # The step size's adaptation.
     Mutant(
         "step size follows acceptance the wrong way",
@@ -673,6 +818,20 @@ MUTANTS = (
         "kernel/adaptation.py",
         "k = p.kept % p.kept_capacity",
         "k = (p.kept + 1) % p.kept_capacity",
+        ADAPTATION,
+    ),
+    Mutant(
+        "refined rungs per time, not per look",
+        "kernel/adaptation.py",
+        "looks = p.draw_interval * p.g_max",
+        "looks = p.draw_interval * min(p.g_max, 1.0)",
+        ADAPTATION,
+    ),
+    Mutant(
+        "refined rungs per draw where rates have no bound",
+        "kernel/adaptation.py",
+        "looks = max(stats[COLUMN.n_L] + stats[COLUMN.n_F], 1.0)",
+        "looks = 1.0",
         ADAPTATION,
     ),
 )

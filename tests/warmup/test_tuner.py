@@ -226,7 +226,7 @@ def test_integrators_are_tried_on_the_density_as_it_is_now_in_coordinates_that_w
     _, points, _ = asked[0]
     assert points.coordinates is other
     seen = tuner.history.newest(80).x
-    for z, grad, logp, _ in points.one_by_one():
+    for z, grad, logp in zip(points.x, points.grad, points.logp, strict=True):
         x = other.to_x(z)
         assert np.abs(seen - x).max(axis=1).min() < 1e-12
         logp_x, grad_x = target.logp_and_grad(x)
