@@ -68,7 +68,7 @@ test-long: $(INSTALLED)
 	$(RUN) -m pytest -m long $(ARGS)
 
 test-clients: $(CLIENTS)/.installed
-	$(CLIENTS)/bin/python -m pytest -m clients $(ARGS)
+	$(CLIENTS)/bin/python -m pytest -m clients tests/clients $(ARGS)
 
 # PyMC's ZarrTrace works with zarr 2 alone, and what else is tested wants zarr 3: the older one is
 # put into a folder of its own.

@@ -325,8 +325,8 @@ class Result:
         return merged | ({"rerun": self.rerun} if self.rerun else {})
 
     def warmup_attributes(self) -> dict[str, str]:
-        """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`; and the
-        coordinates of the first chain, for estimates.
+        """How the warm-up went and what it found, as JSON, for `mjhmc_numba.plots`; and all of the
+        first chain's reparametrisation, for estimates.
         """
         windows = [[w._asdict() for w in chain] for chain in self.warmup_windows]
         found = [_reparametrised(t, self.names) for t in self.tuned]
@@ -334,7 +334,7 @@ class Result:
         return {
             "warmup_windows": json.dumps(windows),
             "reparametrisation": json.dumps(found),
-            "coordinates": "" if first is None else first.to_json(),
+            "exact_reparametrisation": "" if first is None else first.to_json(),
         }
 
 

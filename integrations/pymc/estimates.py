@@ -182,7 +182,7 @@ def _stored(idata, density: ModelDensity) -> tuple[np.ndarray, np.ndarray] | Non
 def _coordinates(idata, density: ModelDensity) -> Reparametrisation | None:
     """Those that the warm-up of our chains has found, where there are any."""
     stats = _dataset(idata, "sample_stats") if "sample_stats" in idata else None
-    text = "" if stats is None else stats.attrs.get("coordinates", "")
+    text = "" if stats is None else stats.attrs.get("exact_reparametrisation", "")
     if not text:
         return None
     found = Reparametrisation.from_json(text)

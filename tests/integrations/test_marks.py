@@ -96,8 +96,12 @@ def test_files_keep_draws_and_marks(native, tmp_path, kind):
     for group in ("posterior", "sample_stats"):
         for name, value in MARKS.items():
             assert same(read[group].attrs[name], value), name
+        # xarray has meanings of its own for some names of attributes, and drops these.
+        assert set(read[group].attrs) >= set(native[group].attrs)
         for name, values in native[group].data_vars.items():
             assert np.array_equal(read[group][name], values)
+    for name in ("warmup_windows", "reparametrisation", "exact_reparametrisation", "seed"):
+        assert read["sample_stats"].attrs[name] == native["sample_stats"].attrs[name] != "", name
 
 
 @pytest.mark.filterwarnings("ignore::mjhmc_numba.errors.SamplingWarning")  # it is a funnel
