@@ -3,9 +3,13 @@
     python soak.py [--minutes 45] [--out results/soak.csv]
 
 Both ways to sample, with interrupts, threads, executors, changes of data and errors, in random
-order (`soak_calls.py`). After each round are written down: resident memory, threads, open files,
-child processes, and whether three runs have the same bits as at the beginning. The exit code is 1
-if anything was found; the last lines say what.
+order (`soak_calls.py`). After each round are written down: resident memory, what of it is in use,
+threads, open files, child processes, and whether three runs have the same bits as at the beginning.
+The exit code is 1 if anything was found; the last lines say what.
+
+Resident memory holds gaps between what is in use, and machine code, which Numba never frees. So
+three parts of it are counted as well: what C's allocator has given out, objects of Python, and
+machine code. A leak is seen in one of them.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ import numpy as np
 import soak_calls
 from measure import RESULTS
 
-COLUMNS = ["minutes", "round", "calls", "resident_mb", "threads", "files", "children", "same_bits"]
+COLUMNS = ["minutes", "round", "calls", "resident_mb", "in_use_mb", "python_blocks", "code_mb"]
+COLUMNS += ["threads", "files", "children", "same_bits"]
 SELDOM = 10  # rounds between two calls that cost seconds
 SETTLE = 0.2  # of the time, in which caches fill
 GROWTH = 0.03  # of resident memory that is called flat, from the second fifth to the last
@@ -42,6 +47,37 @@ def resident_mb() -> float:
         ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class MallInfo(ctypes.Structure):
+    """What glibc says of its allocator (mallinfo2), in bytes."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks used free keepcost".split()
+    ]
+
+
+def in_use_mb() -> float:
+    """What C's allocator has given out, NumPy's arrays among it; Python's objects lie elsewhere."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:  # another C library
+        return 0.0
+    mallinfo.restype = MallInfo
+    told = mallinfo()
+    return (told.used + told.hblkhd) / 1e6
+
+
+def code_mb() -> float:
+    """Machine code that was made in this process: memory that may be run and is of no file."""
+    pages = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, rights, *_, inode = line.split()[:5]
+        if "x" in rights and inode == "0" and "[" not in line:
+            first, end = (int(address, 16) for address in span.split("-"))
+            pages += end - first
+    return pages / 1e6
 
 
 def children() -> int:
@@ -71,6 +107,9 @@ def state(began: float, number: int, calls: Counter, first: str) -> dict:
         "round": number,
         "calls": calls.total(),
         "resident_mb": round(resident_mb(), 1),
+        "in_use_mb": round(in_use_mb(), 2),
+        "python_blocks": sys.getallocatedblocks(),
+        "code_mb": round(code_mb(), 2),
         "threads": threading.active_count(),
         "files": len(os.listdir("/proc/self/fd")),
         "children": children(),
@@ -83,12 +122,13 @@ def findings(rows: list[dict], failed: list[str]) -> list[str]:
     settled = [row for row in rows if row["minutes"] >= SETTLE * rows[-1]["minutes"]]
     fifth = max(len(settled) // 4, 1)
     found = [f"a call failed: {text.splitlines()[0]}" for text in failed]
-    before, after = (
-        float(np.median([row["resident_mb"] for row in part]))
-        for part in (settled[:fifth], settled[-fifth:])
-    )
-    if after > (1 + GROWTH) * before:
-        found.append(f"resident memory grew from {before:.0f} to {after:.0f} MB")
+    for name in ("resident_mb", "in_use_mb", "python_blocks"):
+        before, after = (
+            float(np.median([row[name] for row in part]))
+            for part in (settled[:fifth], settled[-fifth:])
+        )
+        if after > (1 + GROWTH) * before:
+            found.append(f"{name} grew from {before:,.0f} to {after:,.0f}")
     for name in ("threads", "files", "children"):
         if settled[-1][name] > settled[0][name]:
             found.append(f"{name} grew from {settled[0][name]} to {settled[-1][name]}")
