@@ -52,10 +52,9 @@ def resident_mb() -> float:
 class MallInfo(ctypes.Structure):
     """What glibc says of its allocator (mallinfo2), in bytes."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks used free keepcost".split()
-    ]
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks")]
+    _fields_ += [(name, ctypes.c_size_t) for name in ("hblkhd", "usmblks", "fsmblks", "used")]
+    _fields_ += [(name, ctypes.c_size_t) for name in ("free", "keepcost")]
 
 
 def in_use_mb() -> float:

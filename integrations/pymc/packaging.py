@@ -20,6 +20,7 @@ from pymc.stats.convergence import (
     log_warnings,
     run_convergence_checks,
 )
+from pymc.stats.log_density import compute_log_likelihood, compute_log_prior
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
@@ -184,7 +185,7 @@ def to_arviz(
 
 
 # Options of `pm.to_inference_data` for what is computed of all draws.
-_FROM_DRAWS = {"log_likelihood": pm.compute_log_likelihood, "log_prior": pm.compute_log_prior}
+_FROM_DRAWS = {"log_likelihood": compute_log_likelihood, "log_prior": compute_log_prior}
 
 
 def _shown_trace(model, made, warmup) -> MultiTrace:
