@@ -10,6 +10,11 @@ The exit code is 1 if anything was found; the last lines say what.
 Resident memory holds gaps between what is in use, and machine code, which Numba never frees. So
 three parts of it are counted as well: what C's allocator has given out, objects of Python, and
 machine code. A leak is seen in one of them.
+
+    python soak.py --compiled [--out results/soak_compiled.csv]
+
+Every tenth round compiles something that is new to the process, and Numba keeps what it has
+compiled. This measures how much of the growth is left when the same is compiled without us.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +43,8 @@ COLUMNS = ["minutes", "round", "calls", "resident_mb", "in_use_mb", "python_bloc
 COLUMNS += ["threads", "files", "children", "same_bits"]
 SELDOM = 10  # rounds between two calls that cost seconds
 SETTLE = 0.2  # of the time, in which caches fill
-GROWTH = 0.03  # of resident memory that is called flat, from the second fifth to the last
+GROWTH = 0.03  # of memory that is called flat, from the second fifth to the last
+COMPILED = 4  # calls of each kind that compile
 
 
 def resident_mb() -> float:
@@ -116,11 +123,43 @@ def state(began: float, number: int, calls: Counter, first: str) -> dict:
     }
 
 
+def compiled(path: Path) -> int:
+    """What calls that compile leave behind, ours beside those of Numba and PyTensor alone."""
+    rng = np.random.default_rng(1)
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["call", "times", "in_use_mb", "python_blocks"])
+        for call in soak_calls.COMPILE:
+            call(rng)  # what the first one loads
+            before = kept()
+            for _ in range(COMPILED):
+                call(rng)
+            grown = [(b - a) / COMPILED for a, b in zip(before, kept(), strict=True)]
+            writer.writerow([call.__name__, COMPILED, round(grown[0], 3), round(grown[1])])
+            file.flush()
+            print(call.__name__, *grown, flush=True)
+    return 0
+
+
+def kept() -> tuple[float, int]:
+    gc.collect()
+    return in_use_mb(), sys.getallocatedblocks()
+
+
+def quiet_growth(rows: list[dict], name: str) -> float:
+    """Sum of the changes in rounds that compile nothing new."""
+    return sum(row[name] - before[name] for before, row in pairwise(rows) if row["round"] % SELDOM)
+
+
 def findings(rows: list[dict], failed: list[str]) -> list[str]:
     """What is not as it should be."""
     settled = [row for row in rows if row["minutes"] >= SETTLE * rows[-1]["minutes"]]
     fifth = max(len(settled) // 4, 1)
     found = [f"a call failed: {text.splitlines()[0]}" for text in failed]
+    for name in ("in_use_mb", "python_blocks"):
+        grown = quiet_growth(settled, name) / settled[0][name]
+        if grown > GROWTH:
+            found.append(f"{name} grew by {grown:.1%} where nothing was compiled")
     for name in ("resident_mb", "in_use_mb", "python_blocks"):
         before, after = (
             float(np.median([row[name] for row in part]))
@@ -140,10 +179,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=45.0)
     parser.add_argument("--out", type=Path, default=RESULTS / "soak.csv")
+    parser.add_argument("--compiled", action="store_true")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
+    if arguments.compiled:
+        return compiled(arguments.out)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     rng, calls, failed, rows = np.random.default_rng(1), Counter(), [], []
     began, first = time.monotonic(), soak_calls.digest()
     with open(arguments.out, "w", newline="") as file:

@@ -156,6 +156,24 @@ class Expansion:
                 f"One of {', '.join(self._computed)} cannot be computed from the draws: {error}"
             ) from error
 
+    def width(self, *, in_place: bool) -> int:
+        """Numbers per draw that take memory of their own, as far as their shapes are known before
+        anything is computed.
+        """
+        model, layout = self.density.model, self.density.layout
+        sizes = dict(zip(layout.names, layout.sizes, strict=True))
+        variables = {v.name: v for v in (*model.free_RVs, *model.deterministics)}
+        total = 0
+        for name in self.names:
+            variable, value, size = variables.get(name), name, sizes.get(name, 0)
+            if variable is not None:
+                value = model.rvs_to_values.get(variable, variable).name
+                shape = variable.type.shape
+                size = sizes.get(value, 0) if None in shape else int(np.prod(shape, dtype=int))
+            fits = sizes.get(value) == size and (value == name or value not in self.names)
+            total += 0 if in_place and fits else size
+        return total
+
     def prepare(self) -> None:
         """Compile what is needed; if it was not done ahead, the first call does."""
         with model_lock:

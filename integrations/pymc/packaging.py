@@ -169,15 +169,15 @@ def to_arviz(
         arrays |= dict(zip(("warmup_posterior", "warmup_sample_stats"), warmup, strict=True))
     with data_in_model(density):
         data = pm.to_inference_data(trace, model=model, coords=coords, **options)
-        for group in data:
-            if group in arrays:
-                _replace(data, group, _filled(as_dataset(data[group]), arrays[group], chains))
-            elif "chain" in data[group].dims:  # PyMC numbers those that are there from 0 on
-                data[group].coords["chain"] = list(chains)
+        for group in [name for name in arrays if name in data]:
+            _replace(data, group, _filled(as_dataset(data[group]), arrays[group], chains))
         for name, wanted in later.items():
             if wanted:
                 names = None if wanted is True else wanted
                 _FROM_DRAWS[name](data, var_names=names, model=model, progressbar=False)
+    for group in data:
+        if "chain" in data[group].dims:  # PyMC numbers those that are there from 0 on
+            data[group].coords["chain"] = list(chains)
     for group in MARKED_GROUPS:
         if group in data:
             data[group].attrs.update(attributes)
