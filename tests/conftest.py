@@ -8,13 +8,14 @@ import pytest
 
 
 @pytest.fixture(scope="session")
-def seeds():
+def seeds(request):
     """Seeds by number: ``seeds(3)`` is the same sequence in every run.
 
-    The environment variable MJHMC_NUMBA_TEST_SEED moves all of them at once. A statistical test
-    must hold for (nearly) every value of it, or its bound is wrong.
+    The environment variable MJHMC_NUMBA_TEST_SEED moves all of them at once, and so does
+    `tests/statistical/audit.py`. A statistical test must hold for (nearly) every value of it, or
+    its bound is wrong.
     """
-    shift = int(os.environ.get("MJHMC_NUMBA_TEST_SEED", "0"))
+    shift = getattr(request, "param", int(os.environ.get("MJHMC_NUMBA_TEST_SEED", "0")))
     return lambda *numbers: np.random.SeedSequence([shift, *numbers])
 
 

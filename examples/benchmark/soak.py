@@ -3,9 +3,18 @@
     python soak.py [--minutes 45] [--out results/soak.csv]
 
 Both ways to sample, with interrupts, threads, executors, changes of data and errors, in random
-order (`soak_calls.py`). After each round are written down: resident memory, threads, open files,
-child processes, and whether three runs have the same bits as at the beginning. The exit code is 1
-if anything was found; the last lines say what.
+order (`soak_calls.py`). After each round are written down: resident memory, what of it is in use,
+threads, open files, child processes, and whether three runs have the same bits as at the beginning.
+The exit code is 1 if anything was found; the last lines say what.
+
+Resident memory holds gaps between what is in use, and machine code, which Numba never frees. So
+three parts of it are counted as well: what C's allocator has given out, objects of Python, and
+machine code. A leak is seen in one of them.
+
+    python soak.py --compiled [--out results/soak_compiled.csv]
+
+Every tenth round compiles something that is new to the process, and Numba keeps what it has
+compiled. This measures how much of the growth is left when the same is compiled without us.
 """
 
 from __future__ import annotations
@@ -23,16 +32,19 @@ import time
 import traceback
 import warnings
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import soak_calls
 from measure import RESULTS
 
-COLUMNS = ["minutes", "round", "calls", "resident_mb", "threads", "files", "children", "same_bits"]
+COLUMNS = ["minutes", "round", "calls", "resident_mb", "in_use_mb", "python_blocks", "code_mb"]
+COLUMNS += ["threads", "files", "children", "same_bits"]
 SELDOM = 10  # rounds between two calls that cost seconds
 SETTLE = 0.2  # of the time, in which caches fill
-GROWTH = 0.03  # of resident memory that is called flat, from the second fifth to the last
+GROWTH = 0.03  # of memory that is called flat, from the second fifth to the last
+COMPILED = 4  # calls of each kind that compile
 
 
 def resident_mb() -> float:
@@ -42,6 +54,36 @@ def resident_mb() -> float:
         ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class MallInfo(ctypes.Structure):
+    """What glibc says of its allocator (mallinfo2), in bytes."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks")]
+    _fields_ += [(name, ctypes.c_size_t) for name in ("hblkhd", "usmblks", "fsmblks", "used")]
+    _fields_ += [(name, ctypes.c_size_t) for name in ("free", "keepcost")]
+
+
+def in_use_mb() -> float:
+    """What C's allocator has given out, NumPy's arrays among it; Python's objects lie elsewhere."""
+    try:
+        mallinfo = ctypes.CDLL(None).mallinfo2
+    except AttributeError:  # another C library
+        return 0.0
+    mallinfo.restype = MallInfo
+    told = mallinfo()
+    return (told.used + told.hblkhd) / 1e6
+
+
+def code_mb() -> float:
+    """Machine code that was made in this process: memory that may be run and is of no file."""
+    pages = 0
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, rights, *_, inode = line.split()[:5]
+        if "x" in rights and inode == "0" and "[" not in line:
+            first, end = (int(address, 16) for address in span.split("-"))
+            pages += end - first
+    return pages / 1e6
 
 
 def children() -> int:
@@ -71,6 +113,9 @@ def state(began: float, number: int, calls: Counter, first: str) -> dict:
         "round": number,
         "calls": calls.total(),
         "resident_mb": round(resident_mb(), 1),
+        "in_use_mb": round(in_use_mb(), 2),
+        "python_blocks": sys.getallocatedblocks(),
+        "code_mb": round(code_mb(), 2),
         "threads": threading.active_count(),
         "files": len(os.listdir("/proc/self/fd")),
         "children": children(),
@@ -78,17 +123,50 @@ def state(began: float, number: int, calls: Counter, first: str) -> dict:
     }
 
 
+def compiled(path: Path) -> int:
+    """What calls that compile leave behind, ours beside those of Numba and PyTensor alone."""
+    rng = np.random.default_rng(1)
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["call", "times", "in_use_mb", "python_blocks"])
+        for call in soak_calls.COMPILE:
+            call(rng)  # what the first one loads
+            before = kept()
+            for _ in range(COMPILED):
+                call(rng)
+            grown = [(b - a) / COMPILED for a, b in zip(before, kept(), strict=True)]
+            writer.writerow([call.__name__, COMPILED, round(grown[0], 3), round(grown[1])])
+            file.flush()
+            print(call.__name__, *grown, flush=True)
+    return 0
+
+
+def kept() -> tuple[float, int]:
+    gc.collect()
+    return in_use_mb(), sys.getallocatedblocks()
+
+
+def quiet_growth(rows: list[dict], name: str) -> float:
+    """Sum of the changes in rounds that compile nothing new."""
+    return sum(row[name] - before[name] for before, row in pairwise(rows) if row["round"] % SELDOM)
+
+
 def findings(rows: list[dict], failed: list[str]) -> list[str]:
     """What is not as it should be."""
     settled = [row for row in rows if row["minutes"] >= SETTLE * rows[-1]["minutes"]]
     fifth = max(len(settled) // 4, 1)
     found = [f"a call failed: {text.splitlines()[0]}" for text in failed]
-    before, after = (
-        float(np.median([row["resident_mb"] for row in part]))
-        for part in (settled[:fifth], settled[-fifth:])
-    )
-    if after > (1 + GROWTH) * before:
-        found.append(f"resident memory grew from {before:.0f} to {after:.0f} MB")
+    for name in ("in_use_mb", "python_blocks"):
+        grown = quiet_growth(settled, name) / settled[0][name]
+        if grown > GROWTH:
+            found.append(f"{name} grew by {grown:.1%} where nothing was compiled")
+    for name in ("resident_mb", "in_use_mb", "python_blocks"):
+        before, after = (
+            float(np.median([row[name] for row in part]))
+            for part in (settled[:fifth], settled[-fifth:])
+        )
+        if after > (1 + GROWTH) * before:
+            found.append(f"{name} grew from {before:,.0f} to {after:,.0f}")
     for name in ("threads", "files", "children"):
         if settled[-1][name] > settled[0][name]:
             found.append(f"{name} grew from {settled[0][name]} to {settled[-1][name]}")
@@ -101,10 +179,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=45.0)
     parser.add_argument("--out", type=Path, default=RESULTS / "soak.csv")
+    parser.add_argument("--compiled", action="store_true")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
+    if arguments.compiled:
+        return compiled(arguments.out)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     rng, calls, failed, rows = np.random.default_rng(1), Counter(), [], []
     began, first = time.monotonic(), soak_calls.digest()
     with open(arguments.out, "w", newline="") as file:

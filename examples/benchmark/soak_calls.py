@@ -299,3 +299,29 @@ OFTEN = (
 )
 # Each of these costs seconds; and machine code, once made, is Numba's to keep.
 SELDOM = (process_pool, step_method, compiled_anew)
+
+
+# ------------------------------------------------- the same compiled without us, for comparison
+
+
+def numba_alone(rng):
+    """The density of `compiled_anew`, compiled and called by Numba alone."""
+    factor = float(rng.normal())
+
+    @njit
+    def new(x, grad):
+        grad[:] = -x
+        return -0.5 * np.sum(x * x) + factor
+
+    new(np.zeros(2), np.zeros(2))
+
+
+def pytensor_alone(rng):
+    """The log density of the model and its gradient, compiled by PyMC and PyTensor alone."""
+    built = model().density.model
+    function = built.logp_dlogp_function(ravel_inputs=True, mode="NUMBA")
+    function.set_extra_values({})
+    function(np.zeros(model().density.ndim))
+
+
+COMPILE = (compiled_anew, numba_alone, step_method, pytensor_alone)

@@ -227,7 +227,15 @@ class CompiledModel:
             until=until,
         )
         in_memory = draws if on_disk is None else 0
-        check_memory(self.density.ndim, in_memory, tune if keep_warmup else 0, len(numbers))
+        arguments = dict(idata_kwargs or {})
+        expansion = self._expansion[bool(arguments.get("include_transformed", False))]
+        check_memory(
+            self.density.ndim,
+            in_memory,
+            tune if keep_warmup else 0,
+            len(numbers),
+            width=expansion.width(in_place=blocking and not store_gradients),
+        )
         chosen.fixed_metric(self.density.ndim)  # raises if it does not fit
         chosen.fixed_reparametrisation(self.density.ndim)
         self.density.check_unchanged()
@@ -243,10 +251,9 @@ class CompiledModel:
             tasks = warm_started(tasks, warm_start)
         if check_gradient and tasks[0].initial is not None:
             check_custom_gradients(density, tasks[0].target, tasks[0].initial)
-        arguments = dict(idata_kwargs or {})
         delivery = Delivery(
             density,
-            self._expansion[bool(arguments.get("include_transformed", False))],
+            expansion,
             arguments,
             tune=tune,
             seed=random_seed,

@@ -45,7 +45,7 @@ class Delivery:
     def groups(self, x: np.ndarray) -> dict[str, Group]:
         """The form of what is stored, from one draw x."""
         stats = {row.name: np.zeros((1, 1), row.dtype) for row in STATISTICS}
-        groups = groups_of(self.package(x[None, None], stats, [0], 0.0, {}, n_kept_tune=0))
+        groups = groups_of(self.package(x[None, None], stats, [0], 0.0, {}))
         other = [name for name in groups if "draw" in groups[name].dims and name not in GROUPS]
         if other:
             raise SettingsError(f"{', '.join(other)} is not stored as draws come; add it later.")
@@ -65,41 +65,61 @@ class Delivery:
         seconds: float,
         attributes: dict[str, Any],
         *,
-        n_kept_tune: int,
+        warmup: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
+        in_place: bool = False,
     ) -> Any:
-        """What `pm.sample` returns, of draws (chain, draw, d), the warm-up's first."""
+        """What `pm.sample` returns, of draws (chain, draw, d), and of those of the warm-up.
+
+        With `in_place` it lies where the draws were, which are no more.
+        """
         return to_arviz(
             self.density,
-            self.expansion(draws, density=self.density),
+            self._expanded(draws, in_place),
             stats,
             n_tune=self.tune,
-            n_kept_tune=n_kept_tune,
             chains=chains,
             seconds=seconds,
             attributes=attributes,
             idata_kwargs=self.idata_kwargs,
+            warmup=None if warmup is None else (self._expanded(warmup[0], in_place), warmup[1]),
         )
 
-    def of_result(self, result: Result, seconds: float) -> Any:
-        """All that a run of so many seconds made."""
+    def _expanded(self, draws: np.ndarray, in_place: bool) -> dict[str, np.ndarray]:
+        """All variables: where the draws were, or in memory of their own."""
+        values = self.expansion(draws, density=self.density, in_place=in_place)
+        if in_place:
+            return values
+        return {
+            name: array.copy() if np.may_share_memory(array, draws) else array
+            for name, array in values.items()
+        }
+
+    def of_result(self, result: Result, seconds: float, *, is_last: bool = False) -> Any:
+        """All that a run of so many seconds made.
+
+        If this is the last use of the result, what is returned lies in its memory.
+        """
         if self.store is not None:
             with suppress(StorageError):  # the disk may be full, and what is there readable
                 finish_store(self.store, result)
             return from_store(self.store.path)
-        draws, n_kept_tune = result.draws, 0
-        stats = result.stats
+        stats, warmup = result.stats, None
         if result.warmup_draws is not None and result.warmup_stats is not None:
-            n_kept_tune = result.warmup_draws.shape[1]
-            warmup = result.warmup_stats
-            draws = np.concatenate([result.warmup_draws, draws], axis=1)
-            stats = {
-                name: np.concatenate([warmup[name], array], axis=1) for name, array in stats.items()
-            }
+            warmup = result.warmup_draws, result.warmup_stats
         if "gradient" in stats:
-            stats = stats | {"unconstrained_draw": draws}
+            is_last = False  # the draws themselves are kept
+            stats = stats | {"unconstrained_draw": result.draws}
+            if warmup is not None:
+                warmup = warmup[0], warmup[1] | {"unconstrained_draw": warmup[0]}
         attributes = result.attributes()
         data = self.package(
-            draws, stats, result.chains, seconds, attributes, n_kept_tune=n_kept_tune
+            result.draws,
+            stats,
+            result.chains,
+            seconds,
+            attributes,
+            warmup=warmup,
+            in_place=is_last,
         )
         if self.recorded is not None and result.jumps is not None:
             add_record(data, self.recorded, self.density, result, attributes)

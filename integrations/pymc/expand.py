@@ -74,8 +74,11 @@ class Expansion:
         progress: Callable[[int], None] | None = None,
         *,
         density: ModelDensity | None = None,
+        in_place: bool = False,
     ) -> dict[str, np.ndarray]:
         """Variables by name, each of shape (chain, draw, *shape).
+
+        Those that are parts of the vector are views of the draws.
 
         Parameters
         ----------
@@ -85,6 +88,8 @@ class Expansion:
             told the number of draws done, now and then
         density : ModelDensity, optional
             what the draws were made with, if it is a snapshot with data of its own
+        in_place : bool
+            whether the draws may be written over: a variable then lies where its transform lay
         """
         draws = np.ascontiguousarray(draws, dtype=float)
         if draws.ndim != 3 or draws.shape[2] != self.density.ndim:
@@ -94,22 +99,31 @@ class Expansion:
         self.density.check_unchanged()
         values = self.density.layout.unravel(draws)
         rows = draws.reshape(-1, self.density.ndim)
-        for name, array in self._compute(rows, progress, density or self.density).items():
+        computed = self._compute(rows, progress, density or self.density, in_place)
+        for name, array in computed.items():
             values[name] = array.reshape(draws.shape[:2] + array.shape[1:])
         return {name: values[name] for name in self.names}
 
-    def _compute(self, draws, progress, density: ModelDensity) -> dict[str, np.ndarray]:
+    def _compute(
+        self, draws, progress, density: ModelDensity, in_place: bool
+    ) -> dict[str, np.ndarray]:
         if not self._computed:
             return {}
         self.prepare()
         arrays = [density.data_value(source) for source in self._sources]
         # One draw tells shapes and dtypes; without any draw, the origin does.
         first = self._run(draws[:1] if len(draws) else np.zeros((1, self.density.ndim)), arrays)
-        outputs = [np.empty((len(draws), *a.shape[1:]), a.dtype) for a in first]
+        free = self._places(draws) if in_place else {}
+        outputs = [
+            _room(free.get(name), len(draws), one.shape[1:], one.dtype)
+            for name, one in zip(self._computed, first, strict=True)
+        ]
         chunk = max(1, CHUNK_BYTES // max(1, sum(a.nbytes for a in first)))
         for start in range(0, len(draws), chunk):
             stop = min(start + chunk, len(draws))
             parts = self._run(draws[start:stop], arrays)
+            if free:  # what is a view of these draws must not change as they are written over
+                parts = [np.array(p) if np.may_share_memory(p, draws) else p for p in parts]
             for name, output, part in zip(self._computed, outputs, parts, strict=True):
                 if part.shape[1:] != output.shape[1:]:
                     raise ExpansionError(f"{name}: {VARYING_SHAPE}")
@@ -117,6 +131,19 @@ class Expansion:
             if progress is not None:
                 progress(stop)
         return dict(zip(self._computed, outputs, strict=True))
+
+    def _places(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """For each variable the part of the draws (n, d) that holds its transform, where that is
+        not kept itself.
+        """
+        model, layout = self.density.model, self.density.layout
+        parts = dict(zip(layout.names, layout.slices, strict=True))
+        values = {rv.name: model.rvs_to_values[rv].name for rv in model.free_RVs}
+        return {
+            name: draws[:, parts[value]]
+            for name, value in values.items()
+            if value in parts and value not in self.names
+        }
 
     def _run(self, draws, arrays) -> list[np.ndarray]:
         try:
@@ -128,6 +155,24 @@ class Expansion:
             raise ExpansionError(
                 f"One of {', '.join(self._computed)} cannot be computed from the draws: {error}"
             ) from error
+
+    def width(self, *, in_place: bool) -> int:
+        """Numbers per draw that take memory of their own, as far as their shapes are known before
+        anything is computed.
+        """
+        model, layout = self.density.model, self.density.layout
+        sizes = dict(zip(layout.names, layout.sizes, strict=True))
+        variables = {v.name: v for v in (*model.free_RVs, *model.deterministics)}
+        total = 0
+        for name in self.names:
+            variable, value, size = variables.get(name), name, sizes.get(name, 0)
+            if variable is not None:
+                value = model.rvs_to_values.get(variable, variable).name
+                shape = variable.type.shape
+                size = sizes.get(value, 0) if None in shape else int(np.prod(shape, dtype=int))
+            fits = sizes.get(value) == size and (value == name or value not in self.names)
+            total += 0 if in_place and fits else size
+        return total
 
     def prepare(self) -> None:
         """Compile what is needed; if it was not done ahead, the first call does."""
@@ -143,6 +188,13 @@ class Expansion:
         graph = expansion_graph(density.model, density.value_vars, density.layout, outputs)
         self._sources = graph.sources
         self._runner = make_runner(density, graph)
+
+
+def _room(place: np.ndarray | None, n: int, shape: tuple[int, ...], dtype) -> np.ndarray:
+    """An array (n, *shape): at a place (n, k) if it fits there, or a new one."""
+    if place is None or place.dtype != dtype or place.shape[1] != np.prod(shape, dtype=int):
+        return np.empty((n, *shape), dtype)
+    return place.reshape(n, *shape)
 
 
 class _Vectorised:

@@ -64,7 +64,6 @@ def add_record(
         expansion(x[None], density=density),
         {"event": event[None]},
         n_tune=0,
-        n_kept_tune=0,
         chains=[0],
         seconds=0.0,
         attributes={},

@@ -20,6 +20,7 @@ from pymc.stats.convergence import (
     log_warnings,
     run_convergence_checks,
 )
+from pymc.stats.log_density import compute_log_likelihood, compute_log_prior
 from pymc.util import get_random_generator
 from pytensor.compile.sharedvalue import SharedVariable
 
@@ -36,6 +37,7 @@ __all__ = [
     "answer_arguments",
     "as_dataset",
     "chain_generators",
+    "convergence_is_unclear",
     "data_in_model",
     "from_groups",
     "initial_point_functions",
@@ -125,22 +127,25 @@ def to_arviz(
     stats: Mapping[str, np.ndarray],
     *,
     n_tune: int,
-    n_kept_tune: int,
     chains: Sequence[int],
     seconds: float,
     attributes: Mapping[str, Any],
     idata_kwargs: Mapping[str, Any],
+    warmup: tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]] | None = None,
 ):
     """InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x) of a model, as PyMC converts a trace.
+
+    PyMC copies what it converts. So it is shown one draw of one chain, from which it makes groups,
+    dimensions and coordinates; then the arrays take their places as they are.
 
     Parameters
     ----------
     density : ModelDensity
         Of the model, with the data it was sampled with.
     variables, stats : mapping of str to (chain, draw, ...) array
-        Warm-up first.
-    n_tune, n_kept_tune : int
-        Draws of the warm-up that were made, and that are in the arrays.
+        These will be those of the result.
+    n_tune : int
+        Draws of the warm-up that were made.
     chains : sequence of int
         Number of each chain.
     seconds : float
@@ -149,17 +154,27 @@ def to_arviz(
         Stored beside the draws.
     idata_kwargs : mapping
         Handed to `pm.to_inference_data`.
+    warmup : pair of mappings, optional
+        Variables and statistics of the warm-up.
     """
     model = density.model
-    traces = [_trace(model, variables, stats, at, chain) for at, chain in enumerate(chains)]
-    trace = MultiTrace(traces)
-    trace.report._n_tune = n_tune
-    trace.report._n_draws = len(trace) - n_kept_tune
-    trace.report._t_sampling = seconds
-    options = {"save_warmup": n_kept_tune > 0, **idata_kwargs}
+    options = {"save_warmup": warmup is not None, **idata_kwargs}
+    later = {name: options.pop(name, False) for name in _FROM_DRAWS}
     coords = {**_coords_of_new_lengths(density), **options.pop("coords", {})}
+    trace = _shown_trace(model, (variables, stats), warmup)
+    trace.report._n_tune = n_tune
+    trace.report._t_sampling = seconds
+    arrays = {"posterior": variables, "sample_stats": stats}
+    if warmup is not None:
+        arrays |= dict(zip(("warmup_posterior", "warmup_sample_stats"), warmup, strict=True))
     with data_in_model(density):
         data = pm.to_inference_data(trace, model=model, coords=coords, **options)
+        for group in [name for name in arrays if name in data]:
+            _replace(data, group, _filled(as_dataset(data[group]), arrays[group], chains))
+        for name, wanted in later.items():
+            if wanted:
+                names = None if wanted is True else wanted
+                _FROM_DRAWS[name](data, var_names=names, model=model, progressbar=False)
     for group in data:
         if "chain" in data[group].dims:  # PyMC numbers those that are there from 0 on
             data[group].coords["chain"] = list(chains)
@@ -169,22 +184,53 @@ def to_arviz(
     return data
 
 
-def _trace(model, variables, stats, at: int, chain: int) -> NDArray:
-    """PyMC's trace of one chain around arrays that exist already."""
+# Options of `pm.to_inference_data` for what is computed of all draws.
+_FROM_DRAWS = {"log_likelihood": compute_log_likelihood, "log_prior": compute_log_prior}
+
+
+def _shown_trace(model, made, warmup) -> MultiTrace:
+    """PyMC's trace of the first draw, and the first of the warm-up, of one chain."""
+    parts = [part for part in (warmup, made) if part is not None]
+    variables, stats = (
+        {
+            name: np.concatenate([part[k][name][0, :1] for part in parts])
+            for name in made[k]
+            if all(name in part[k] for part in parts)
+        }
+        for k in (0, 1)
+    )
     values = {v.name: v for v in model.unobserved_value_vars}
-    trace = NDArray(
+    shown = NDArray(
         model=model,
         vars=[values[name] for name in variables],
         fn=_nothing_to_compute,
-        var_shapes={name: array.shape[2:] for name, array in variables.items()},
+        var_shapes={name: array.shape[1:] for name, array in variables.items()},
         var_dtypes={name: array.dtype for name, array in variables.items()},
     )
-    length = next(iter(stats.values())).shape[1]
-    trace.setup(0, chain, [{name: array.dtype for name, array in stats.items()}])
-    trace.samples = {name: array[at] for name, array in variables.items()}
-    trace._stats = [{name: array[at] for name, array in stats.items()}]
-    trace.draws = trace.draw_idx = length
+    shown.setup(0, 0, [{name: array.dtype for name, array in stats.items()}])
+    shown.samples, shown._stats = variables, [stats]
+    shown.draws = shown.draw_idx = len(next(iter(stats.values())))
+    trace = MultiTrace([shown])
+    trace.report._n_draws = next(iter(made[1].values()))[0, :1].shape[0]
     return trace
+
+
+def _filled(
+    shown: xarray.Dataset, arrays: Mapping[str, np.ndarray], chains: Sequence[int]
+) -> xarray.Dataset:
+    """A group with all chains and draws, after one that PyMC made of a single draw."""
+    made = {name: (shown[name].dims, arrays[str(name)]) for name in shown.data_vars}
+    draws = next(iter(arrays.values())).shape[1]
+    coords = {name: of for name, of in shown.coords.items() if name not in ("chain", "draw")}
+    coords |= {"chain": list(chains), "draw": shown["draw"].values[0] + np.arange(draws)}
+    return xarray.Dataset(made, coords, shown.attrs)
+
+
+def _replace(data: Any, group: str, dataset: xarray.Dataset) -> None:
+    if isinstance(data, xarray.DataTree):
+        data[group].dataset = dataset
+    else:
+        setattr(data, group, dataset)
 
 
 def unfinished_traces(traces: Sequence, tune: int):
@@ -227,19 +273,22 @@ def _coords_of_new_lengths(density: ModelDensity) -> dict[str, np.ndarray]:
     return coords
 
 
+def convergence_is_unclear(draws: np.ndarray, *, is_warned_of: bool) -> bool:
+    """Whether PyMC's checks may say something new of unconstrained draws (chain, draw, d).
+
+    They take longer than many a run. Where warnings of ours have named variables, what they leave
+    are hints for few chains or draws.
+    """
+    chains, n, _ = draws.shape
+    is_enough = chains >= 4 and n >= 100
+    return not (is_enough and (is_warned_of or is_converged(draws)))
+
+
 def log_convergence(data, model, *, only_hints: bool = False) -> None:
     """PyMC's own checks of R-hat and effective sample size, in its log.
 
-    They take longer than many a run, and are left out where they would surely say nothing.
     `only_hints` leaves out what our warnings have told of named variables.
     """
-    posterior = data["posterior"]
-    chains, n = posterior.sizes["chain"], posterior.sizes["draw"]
-    free = [posterior[v.name].values for v in model.free_RVs if v.name in posterior]
-    checked = (is_converged(values.reshape(chains, n, -1)) for values in free)
-    is_enough = chains >= 4 and n >= 100  # of fewer PyMC says something
-    if is_enough and (only_hints or all(checked)):
-        return
     told = {WarningType.DIVERGENCES, *((WarningType.CONVERGENCE,) if only_hints else ())}
     log_warnings([w for w in run_convergence_checks(data, model) if w.kind not in told])
 

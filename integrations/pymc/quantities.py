@@ -53,10 +53,9 @@ class Quantities:
         """With the coordinates of the model."""
         data = to_arviz(
             self._density,
-            self._kept(draws, density=self._density),
+            self._kept(draws.copy(), density=self._density, in_place=True),
             {"lp": np.zeros(draws.shape[:2])},
             n_tune=0,
-            n_kept_tune=0,
             chains=range(len(draws)),
             seconds=0.0,
             attributes={},

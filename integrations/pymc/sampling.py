@@ -20,7 +20,7 @@ from mjhmc_numba.markup import card
 from mjhmc_numba.pooling import run_with_warmup
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.delivery import Delivery
-from mjhmc_numba.pymc.packaging import log_convergence
+from mjhmc_numba.pymc.packaging import convergence_is_unclear, log_convergence
 from mjhmc_numba.pymc.quantities import Quantities
 from mjhmc_numba.results import Result, from_store
 from mjhmc_numba.run import ChainRun, ChainTask, RemoteRun, extend, run_until, stats_of, with_store
@@ -102,7 +102,7 @@ class Sampling:
                     ahead.wait()
                 else:
                     ahead.cancel()
-            return self._finish()
+            return self._finish(is_last=True)
 
     def _prepare(self) -> None:
         self._delivery.expansion.prepare()
@@ -248,38 +248,50 @@ class Sampling:
         draws = np.stack([part.draws for part in rows])
         stats = stats_of(rows, [self._runs[k].acceptance for k in kept])
         seconds = time.perf_counter() - self._began
-        return self._delivery.package(draws, stats, kept, seconds, {}, n_kept_tune=0)
+        return self._delivery.package(draws, stats, kept, seconds, {}, in_place=True)
 
     # ------------------------------------------------------------------ results
 
-    def _finish(self) -> Any:
+    def _finish(self, *, is_last: bool = False) -> Any:
+        """What `pm.sample` returns; if nobody asks for the result itself again, in its memory."""
         if self._error is not None:
             partial = getattr(self._error, "result", None)
             if isinstance(partial, Result):
-                self._error.result = self._delivered(partial)  # type: ignore[attr-defined]
+                self._error.result = self._delivered(partial, is_last)  # type: ignore[attr-defined]
             raise self._error
         if self._data is None:
             assert self._result is not None
-            self._data = self._delivered(self._result)
-            self._report(self._result, self._data)
+            messages, asks_pymc = self._judged(self._result)  # while there are its draws
+            self._data = self._delivered(self._result, is_last)
+            self._report(messages, asks_pymc)
         return self._data
 
-    def _delivered(self, result: Result) -> Any:
-        return self._delivery.of_result(result, self._seconds)
+    def _delivered(self, result: Result, is_last: bool) -> Any:
+        return self._delivery.of_result(result, self._seconds, is_last=is_last)
 
-    def _report(self, result: Result, data: Any) -> None:
+    def _judged(self, result: Result) -> tuple[list[str], bool]:
+        """What is to be said of the draws, and whether PyMC's checks may say more."""
         messages = list(result.warnings)
-        if result.draws.shape[1]:
-            hierarchy = self._density.layout.is_hierarchy
-            messages += diagnose_unless_pressed(
-                result, self._tasks[0].target, self._press, is_hierarchy=hierarchy
-            )
-        if "sample_stats" in data:
-            data["sample_stats"].attrs["warnings"] = "\n".join(messages)
+        if not result.draws.shape[1]:
+            return messages, False
+        hierarchy = self._density.layout.is_hierarchy
+        messages += diagnose_unless_pressed(
+            result, self._tasks[0].target, self._press, is_hierarchy=hierarchy
+        )
+        if self._quiet or not self._checks or self._delivery.store is not None:
+            return messages, False
+        with contextlib.suppress(KeyboardInterrupt), self._press.raising():
+            unclear = convergence_is_unclear(result.draws, is_warned_of=bool(messages))
+            return messages, unclear
+        return messages, False
+
+    def _report(self, messages: list[str], asks_pymc: bool) -> None:
+        if "sample_stats" in self._data:
+            self._data["sample_stats"].attrs["warnings"] = "\n".join(messages)
         if self._quiet:
             return
         for message in messages:
             warn_user(message, SamplingWarning)
-        if self._checks and result.draws.shape[1] and self._delivery.store is None:
+        if asks_pymc:
             with contextlib.suppress(KeyboardInterrupt), self._press.raising():
-                log_convergence(data, self._density.model, only_hints=bool(messages))
+                log_convergence(self._data, self._density.model, only_hints=bool(messages))

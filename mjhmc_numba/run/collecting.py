@@ -180,13 +180,23 @@ def _collect(out, outputs, kept, tasks: list[ChainTask], settings, seed) -> Resu
     length = min(len(outputs[k].warmup.draws) for k in kept)
     if (task.keep_warmup or length) and task.state is None:
         warmup = [outputs[k].warmup.until(length) for k in kept]
-        result.warmup_draws = np.stack([rows.draws for rows in warmup])
+        result.warmup_draws = _together([rows.draws for rows in warmup])
         result.warmup_stats = stats_of(warmup, [math.nan] * len(kept), is_warmup=True)
     if task.store_divergences:
         _add_vectors(result, "divergence_start", [outputs[k].divergence_start for k in kept])
     if task.store_gradients:
         _add_vectors(result, "gradient", [outputs[k].gradient for k in kept])
     return result
+
+
+def _together(chains: Sequence[np.ndarray]) -> np.ndarray:
+    """Chains (n, d) in one array: the one that they are the rows of, if there is one."""
+    whole = chains[0].base
+    if whole is not None and whole.shape == (len(chains), *chains[0].shape):
+        at = [row.__array_interface__["data"][0] for row in whole]
+        if at == [rows.__array_interface__["data"][0] for rows in chains]:
+            return whole
+    return np.stack(chains)
 
 
 def _add_vectors(result: Result, name: str, chains: Sequence[np.ndarray | None]) -> None:

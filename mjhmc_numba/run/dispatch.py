@@ -49,6 +49,10 @@ def run_chains(
     with watched(progress.compiling), holding_interrupts() as press, press.raising():
         Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
     runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
+    if tasks[0].keep_warmup:
+        warmup = np.empty((len(tasks), tasks[0].tune, d))
+        for k, run in enumerate(runs):
+            run.warmup_out = warmup[k]
     if on_start is not None:
         on_start(runs)
     workers = min(len(runs), cores or os.cpu_count() or 1)

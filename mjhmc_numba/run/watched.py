@@ -35,6 +35,7 @@ class WatchedChain:
 
     task: ChainTask
     out: np.ndarray  # (draws, d), filled in place; with a store its own, filled again and again
+    warmup_out: np.ndarray | None = None  # (tune, d), if all of the warm-up is kept
     process: Process | None = None
     warmup_made: int = 0
     warmup_kept: int = 0  # of these, in `warmup` now
@@ -55,7 +56,7 @@ class WatchedChain:
         self.stream: Stream | None = None
         # Room for all of the warm-up, or for what is reported of it if it fails.
         most = task.tune if task.keep_warmup else max(1, NUMBERS_AT_ONCE // task.target.ndim)
-        self.warmup = Rows.empty(min(most, task.tune), task.target.ndim)
+        self.warmup = Rows.empty(min(most, task.tune), task.target.ndim, self.warmup_out)
         self.acceptance = math.nan
         self.parts: list[Visits] = []
         self.windows: list[WarmupWindow] = []

@@ -95,7 +95,7 @@ def main():
     count = 0
     while True:
         count += 1
-        report, ended = {}, None
+        report, ended, cpu = {}, None, 0.0
         wait_for_compilers()
         try:
             print("begin", flush=True)
@@ -104,14 +104,16 @@ def main():
                 try:
                     arrays, shape = run(count, count % 2 == 0, cores=1 + count % 2)
                 finally:
-                    ended = time.monotonic()
+                    ended, cpu = time.monotonic(), time.process_time()
             said = [str(w.message) for w in caught if "Interrupted" in str(w.message)]
             finite = all(np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
             report = {"shape": list(shape), "finite": finite, "said": said}
         except KeyboardInterrupt:
             report = {"raised": True}
         try:
-            print(json.dumps(report | {"ended": ended or time.monotonic()}), flush=True)
+            if ended is None:
+                ended, cpu = time.monotonic(), time.process_time()
+            print(json.dumps(report | {"ended": ended, "cpu": cpu}), flush=True)
             if not sys.stdin.readline():
                 return
         except KeyboardInterrupt:

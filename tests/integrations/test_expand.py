@@ -119,3 +119,45 @@ def test_a_shape_that_varies_is_refused():
     density = ModelDensity(model)
     with pytest.raises(ExpansionError, match="shape"):
         Expansion(density)(draws_of(density))
+
+
+@pytest.mark.parametrize("build", [models.regression, models.constrained, models.cholesky])
+@pytest.mark.parametrize("include_transformed", [False, True])
+def test_in_place_of_the_draws_it_is_the_same(build, include_transformed):
+    """What fits where its transform lay is written there, and nothing else changes."""
+    density = ModelDensity(build())
+    expansion = Expansion(density, include_transformed=include_transformed)
+    draws = draws_of(density, draws=11)
+    expected = {name: array.copy() for name, array in expansion(draws).items()}
+    made = expansion(draws, in_place=True)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(made[name], array)
+    is_known = {
+        v.name: None not in v.type.shape
+        for v in density.model.free_RVs + density.model.deterministics
+    }
+    counted = [a for name, a in made.items() if is_known.get(name, True)]
+    own = sum(a[0, 0].size for a in counted if not np.may_share_memory(a, draws))
+    assert expansion.width(in_place=True) == own
+
+
+def test_in_place_a_copy_of_a_transform_keeps_it(monkeypatch):
+    """Written over are rows that something else is still read from."""
+    monkeypatch.setattr(expand_room, "CHUNK_BYTES", 300)
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", shape=3)
+        pm.Deterministic("twice", 2 * s)
+        pm.Deterministic("raw", pt.log(s))
+        pm.Deterministic("itself", model.rvs_to_values[s][::1])
+    density = ModelDensity(model)
+    draws = draws_of(density, draws=40)
+    before = draws.copy()
+    expansion = Expansion(density)
+    assert expansion.width(in_place=True) == 9  # all but s itself
+    assert expansion.width(in_place=False) == 12
+    made = expansion(draws, in_place=True)
+    np.testing.assert_array_equal(made["s"], np.exp(before))
+    np.testing.assert_array_equal(made["twice"], 2 * np.exp(before))
+    np.testing.assert_allclose(made["raw"], before, atol=1e-12)
+    np.testing.assert_array_equal(made["itself"], before)
+    np.testing.assert_array_equal(draws, made["s"])

@@ -420,6 +420,16 @@ def test_more_than_the_memory_is_refused(compiled):
         compiled.sample(draws=10**12)
 
 
+def test_what_is_computed_of_the_draws_is_counted_too():
+    """Draws of one number are few; what is made of each is a million."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Deterministic("y", x + np.zeros(10**6))
+    compiled = mp.compile(model, progressbar=False)
+    with pytest.raises(MemoryRequestError, match="GB"):
+        compiled.sample(draws=10**6, progressbar=False)
+
+
 def test_a_start_outside_the_support_names_the_term():
     with pm.Model() as broken:
         pm.Normal("x", 0, 1)
