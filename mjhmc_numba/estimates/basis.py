@@ -25,17 +25,15 @@ FIRST_RIDGE = 3e-3  # per draw, of the regressions that find what pays
 
 
 class Features(NamedTuple):
-    """Features (p, n) of unit mean square, and how many of the first make a smaller set each."""
+    """Features (p, n), and how many of the first make a smaller set each."""
 
     values: np.ndarray
     sizes: list[int]
 
     @classmethod
     def of(cls, parts: Sequence[np.ndarray]) -> Features:
-        values = np.concatenate(parts)
-        rms = np.sqrt(np.einsum("ij,ij->i", values, values) / values.shape[1])
-        values /= np.where(rms > 0, rms, 1.0)[:, None]
-        return cls(values, sorted({*np.cumsum([len(part) for part in parts]).tolist()}))
+        sizes = sorted({*np.cumsum([len(part) for part in parts]).tolist()})
+        return cls(np.concatenate(parts), sizes)
 
     def moments(self, f: np.ndarray, folds: dict[int, slice]) -> dict[int, Moments]:
         """Of each of some folds."""
@@ -54,19 +52,18 @@ def all_features(y: np.ndarray, u: np.ndarray, most: int) -> Features | None:
     return Features.of(parts)
 
 
-def some_features(y, u, f, folds: dict[int, slice], most: int) -> Features:
-    """Degree 1, and what of degree 2 pays on the draws of some folds: squares along the direction
+def some_features(y, u, f, seen: Sequence[slice], most: int) -> Features:
+    """Degree 1, and what of degree 2 pays on the draws that are seen: squares along the direction
     in which a function is steepest, squares of each dimension, and the products of two
     dimensions that go with what is left of the functions.
     """
     if len(y) > most:
-        kept = _paying_dimensions(y, u, f, folds, most // 2)
+        kept = _paying_dimensions(y, u, f, seen, most // 2)
         y, u = y[kept], u[kept]
     d = len(y)
-    linear = Features.of([u])
-    beta = solve([*linear.moments(f, folds).values()], d, FIRST_RIDGE)
-    train = np.concatenate([np.arange(part.start, part.stop) for part in folds.values()])
-    rest = f[:, train] - beta.T @ linear.values[:, train]
+    beta = solve(Moments.sum([Moments.of(u[:, part], f[:, part]) for part in seen]), d, FIRST_RIDGE)
+    train = np.concatenate([np.arange(part.start, part.stop) for part in seen])
+    rest = f[:, train] - beta.T @ u[:, train]
     steep = rest.var(axis=1) < (1.0 - STEEP) * f[:, train].var(axis=1)
     directions = _distinct(beta.T[steep])[: max(most - d, 0) // 2]
     parts = [u, stein_features(directions @ y, directions @ u, _diagonal(len(directions)))]
@@ -77,15 +74,15 @@ def some_features(y, u, f, folds: dict[int, slice], most: int) -> Features:
         pairs = _paying_pairs(y[:, train], u[:, train], rest, room)
         parts.append(stein_features(y, u, pairs))
     both = np.concatenate(parts[1:])
-    return Features.of([u, both]) if len(both) else linear
+    return Features.of([u, both]) if len(both) else Features.of([u])
 
 
-def _paying_dimensions(y, u, f, folds: dict[int, slice], room: int) -> np.ndarray:
+def _paying_dimensions(y, u, f, seen: Sequence[slice], room: int) -> np.ndarray:
     """Those whose features of degree 1 or 2 correlate most with any of the functions."""
     score = np.zeros(len(u))
     for features in (u, 1.0 + y * u):
         product, square = np.zeros((len(u), len(f))), np.zeros((len(u), 1))
-        for part in folds.values():
+        for part in seen:
             product += features[:, part] @ f[:, part].T
             square += np.einsum("ij,ij->i", features[:, part], features[:, part])[:, None]
         score = np.maximum(score, (product**2 / np.where(square > 0, square, np.inf)).max(axis=1))

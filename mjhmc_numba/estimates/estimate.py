@@ -120,7 +120,8 @@ def _whitened(draws, grads, density, names, reparametrisation) -> list[tuple]:
     """Checked y and u (n, d) in each system of coordinates."""
     checks.check_gradients(draws, grads, names)
     shape, d = draws.shape, draws.shape[2]
-    x, g = draws.reshape(-1, d), grads.reshape(-1, d)
+    # Each dimension in one piece of memory, as all that follows goes along the draws.
+    x, g = (np.asfortranarray(a.reshape(-1, d)) for a in (draws, grads))
     whitening = Whitening.fit(x, g)
     y, u = whitening.apply(x, g)
     checks.check_identity(y.reshape(shape), u.reshape(shape), grads, names)

@@ -1,26 +1,26 @@
 r"""Regression of functions on features with mean zero, never on the draws it is applied to.
 
-Draws are dealt into folds: whole chains where there are enough, blocks of chains otherwise. For
-each fold the coefficients come from the others, and there the size of the feature set and the ridge
-are chosen for each function by leaving out one fold after the other. What is left of a function,
-:math:`r = f - \beta \cdot \phi`, has the same mean: that of a fold is unbiased, as its coefficients
-do not know it, and its spread includes what the fitting costs.
+Draws are dealt into folds: whole chains where there are enough, blocks of chains otherwise. The
+coefficients of a fold come from all others. Folds lie on two sides: those of the other side choose
+what is tried on a fold, which are features (where there are too many), the size of the set and the
+ridge for each function, with the rest of its own side as judge. What is left of a function,
+:math:`r = f - \beta \cdot \phi`, has the same mean: that of a fold is unbiased, as nothing that is
+taken off knows it, and its spread includes what the fitting costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
 
 import numpy as np
 
-from mjhmc_numba.estimates.basis import all_features, some_features
+from mjhmc_numba.estimates.basis import Features, all_features, some_features
 from mjhmc_numba.estimates.regression import Moments, solve
 
 __all__ = ["deal_folds", "residuals"]
 
 FOLDS = 4
-NO_RIDGE, RIDGES = 1e-10, (1e-10, 3e-3, 0.1)  # per draw, for features of unit mean square
+NO_RIDGE, RIDGES = 1e-10, (1e-10, 3e-3, 0.1)  # as shares of the mean square of a feature
 DRAWS_PER_FEATURE = 8
 BLOCK = 64  # functions that share a regression where there are too many dimensions for one
 
@@ -33,44 +33,29 @@ def deal_folds(chains: int, draws: int) -> np.ndarray:
     return np.arange(draws) * blocks // draws + blocks * np.arange(chains)[:, None]
 
 
-class _Fit:
-    """Regressions on any of some folds.
-
-    Parameters
-    ----------
-    folds : dict of Moments
-        By the number of the fold.
-    sizes : list of int
-        How many of the first features to try.
-    """
-
-    def __init__(self, folds: dict[int, Moments], sizes: Sequence[int]):
-        self.folds = folds
-        self.functions = next(iter(folds.values())).square.size
-        self.candidates = [(size, NO_RIDGE) for size in sizes[:-1]]
-        self.candidates += [(sizes[-1], ridge) for ridge in RIDGES]
-        self._solved = cache(self._solve)
-
-    def _solve(self, numbers: frozenset[int], candidate: int) -> np.ndarray:
-        return solve([self.folds[k] for k in sorted(numbers)], *self.candidates[candidate])
-
-    def without(self, fold: int) -> np.ndarray:
-        """Coefficients (p, q) from all folds but one, with size and ridge chosen for each
-        function by leaving out one more fold after the other.
-        """
-        train = frozenset(self.folds) - {fold}
-        left = np.zeros((1 + len(self.candidates), self.functions))
-        for k in train:
-            left[0] += self.folds[k].square  # without any feature
-            for c in range(len(self.candidates)):
-                left[1 + c] += self.folds[k].square_left(self._solved(train - {k}, c))
-        best = left.argmin(axis=0)
-        beta = np.zeros((self.candidates[-1][0], best.size))
-        for c in np.unique(best[best > 0]) - 1:
-            chosen = best == c + 1
-            solved = self._solved(train, int(c))
-            beta[: len(solved), chosen] = solved[:, chosen]
-        return beta
+def _coefficients(
+    moments: dict[int, Moments], side: list[int], sizes: list[int]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """For each fold of a side its number and coefficients (p, q) from all other folds."""
+    candidates = [(size, NO_RIDGE) for size in sizes[:-1]]
+    candidates += [(sizes[-1], ridge) for ridge in RIDGES]
+    other_side = Moments.sum([m for k, m in moments.items() if k not in side])
+    tried = [solve(other_side, *candidate) for candidate in candidates]
+    # What is left of the functions: without any feature, then with each candidate.
+    left = {
+        k: np.stack([moments[k].square, *(moments[k].square_left(beta) for beta in tried)])
+        for k in side
+    }
+    everything = Moments.sum(list(moments.values()))
+    for k in side:
+        best = np.sum([left[j] for j in side if j != k], axis=0).argmin(axis=0)
+        others = everything.without(moments[k])
+        beta = np.zeros((sizes[-1], best.size))
+        for c in np.unique(best[best > 0]).tolist():
+            chosen = best == c
+            size, ridge = candidates[c - 1]
+            beta[:size, chosen] = solve(others, size, ridge, chosen)
+        yield k, beta
 
 
 def _fits(y, u, f, folds: dict[int, slice]) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
@@ -78,17 +63,19 @@ def _fits(y, u, f, folds: dict[int, slice]) -> Iterator[tuple[slice, np.ndarray,
     total = f.shape[1]
     longest = max(part.stop - part.start for part in folds.values())
     most = (total - longest) // DRAWS_PER_FEATURE
-    features = all_features(y, u, most)
-    if features is not None:
-        fit = _Fit(features.moments(f, folds), features.sizes)
-        for k, part in folds.items():
-            yield part, features.values[:, part], fit.without(k)
-        return
-    for k, part in folds.items():
-        others = {j: other for j, other in folds.items() if j != k}
-        features = some_features(y, u, f, others, most)
-        fit = _Fit(features.moments(f, others), features.sizes)
-        yield part, features.values[:, part], fit.without(k)
+    numbers = list(folds)
+    sides = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+    shared = all_features(y, u, most)
+    moments = None if shared is None else shared.moments(f, folds)
+    for side in sides:
+        features: Features | None = shared
+        if features is None:
+            chosen_on = [part for k, part in folds.items() if k not in side]
+            features = some_features(y, u, f, chosen_on, most)
+            moments = features.moments(f, folds)
+        assert moments is not None
+        for k, beta in _coefficients(moments, side, features.sizes):
+            yield folds[k], features.values[:, folds[k]], beta
 
 
 def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> np.ndarray:
@@ -101,9 +88,15 @@ def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> 
     f : (n, q) array
         Of mean about 0 and variance about 1.
     fold : (n,) array of int
-        Numbers of at least 3 folds.
+        Numbers of at least 4 folds.
+
+    Returns
+    -------
+    (n, q) array
+        Each function in one piece of memory.
     """
-    order = np.argsort(fold, kind="stable")
+    is_sorted = bool((np.diff(fold) >= 0).all())
+    order = slice(None) if is_sorted else np.argsort(fold, kind="stable")
     numbers, starts = np.unique(fold[order], return_index=True)
     ends = [*starts[1:].tolist(), len(fold)]
     folds = {int(k): slice(a, b) for k, a, b in zip(numbers, starts.tolist(), ends, strict=True)}
@@ -116,6 +109,8 @@ def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> 
         block = slice(at, at + width)
         for part, phi, beta in _fits(y, u, f[block], folds):
             left[block, part] = f[block, part] - beta.T @ phi
-    out = np.empty((len(fold), len(f)))
-    out[order] = left.T
-    return out
+    if is_sorted:
+        return left.T
+    out = np.empty_like(left)
+    out[:, order] = left
+    return out.T
