@@ -19,6 +19,7 @@ __all__ = ["Features", "all_features", "some_features"]
 ALL_PAIRS = 330  # features up to which all of degree 2 are used (24 dimensions)
 ALL_TRIPLES = 84  # and all of degree 3 (6 dimensions)
 SOME_PAIRS = 64  # products of two dimensions, where not all are used
+SCORED = 1000  # draws on which products are judged
 SKETCH = 12  # combinations of what is left of all functions, by which products are sought
 STEEP = 0.2  # share of a function's variance that is linear, for its own direction to count
 FIRST_RIDGE = 3e-3  # per draw, of the regressions that find what pays
@@ -71,7 +72,8 @@ def some_features(y, u, f, seen: Sequence[slice], most: int) -> Features:
         parts.append(stein_features(y, u, _diagonal(d)))
     room = min(SOME_PAIRS, most - sum(map(len, parts)))
     if room > 0:
-        pairs = _paying_pairs(y[:, train], u[:, train], rest, room)
+        some = slice(None, None, max(len(train) // SCORED, 1))
+        pairs = _paying_pairs(y[:, train[some]], u[:, train[some]], rest[:, some], room)
         parts.append(stein_features(y, u, pairs))
     both = np.concatenate(parts[1:])
     return Features.of([u, both]) if len(both) else Features.of([u])

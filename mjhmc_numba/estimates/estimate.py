@@ -19,7 +19,7 @@ from mjhmc_numba.estimates import checks
 from mjhmc_numba.estimates.error import monte_carlo_error
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError
 from mjhmc_numba.estimates.features import Whitening
-from mjhmc_numba.estimates.fit import deal_folds, residuals
+from mjhmc_numba.estimates.fit import better_system, deal_folds, residuals
 from mjhmc_numba.estimates.functions import Functions, as_columns
 from mjhmc_numba.estimates.gradients import evaluate
 from mjhmc_numba.estimates.table import Estimates
@@ -29,7 +29,6 @@ __all__ = ["estimate"]
 
 ROUNDING = 4 * np.finfo(float).eps
 MOST_COVARIANCES = 40
-CAREFUL = 1e-3  # of the log residual variance: what other coordinates must bring
 
 
 class _Averages(NamedTuple):
@@ -175,16 +174,11 @@ def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
     shape = f.shape
     flat = f.reshape(-1, shape[2])
     error, ess, tail = monte_carlo_error(f)
-    best, sharp = np.inf, None
-    fold = deal_folds(*shape[:2]).ravel()
-    for y, u in systems:
-        left = residuals(y, u, flat, fold)
-        size = float(np.mean(np.log(left.var(axis=0) + 1e-30)))
-        if size < best - CAREFUL:
-            best, sharp = size, left
     mean = flat.mean(axis=0)
-    if sharp is None:
+    if not systems:
         return _Averages(mean, error, np.ones_like(mean), ess, tail)
+    fold = deal_folds(*shape[:2]).ravel()
+    sharp = residuals(*better_system(systems, flat, fold), flat, fold)
     sharp_error = np.maximum(monte_carlo_error(sharp.reshape(shape)).error, ROUNDING)
     better = (sharp_error < error) & (tail <= checks.heavy_tail(ess))
     gain = np.where(better, (error / sharp_error) ** 2, 1.0)

@@ -1,28 +1,46 @@
 r"""Regression of functions on features with mean zero, never on the draws it is applied to.
 
 Draws are dealt into folds: whole chains where there are enough, blocks of chains otherwise. The
-coefficients of a fold come from all others. Folds lie on two sides: those of the other side choose
-what is tried on a fold, which are features (where there are too many), the size of the set and the
-ridge for each function, with the rest of its own side as judge. What is left of a function,
+coefficients of a fold come from others, which choose for each function the size of the set of
+features and the ridge as well. Where there are few features, those are all other folds. Where there
+are many, folds lie on two sides, and all that is taken off on one side, the features too, comes
+from the other: a regression for each side. What is left of a function,
 :math:`r = f - \beta \cdot \phi`, has the same mean: that of a fold is unbiased, as nothing that is
 taken off knows it, and its spread includes what the fitting costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from mjhmc_numba.estimates.basis import Features, all_features, some_features
 from mjhmc_numba.estimates.regression import Moments, solve
 
-__all__ = ["deal_folds", "residuals"]
+__all__ = ["better_system", "deal_folds", "residuals"]
 
 FOLDS = 4
-NO_RIDGE, RIDGES = 1e-10, (1e-10, 3e-3, 0.1)  # as shares of the mean square of a feature
-DRAWS_PER_FEATURE = 8
+# As shares of the mean square of a feature; fewer where there are many features (gains of rat_tumor,
+# d = 73, are 83 with two and 84 with three).
+NO_RIDGE, RIDGES, FEW_RIDGES = 1e-10, (1e-10, 3e-3, 0.1), (1e-10, 3e-2)
+DRAWS_PER_FEATURE, FEWEST_DRAWS_PER_FEATURE = 8, 5  # of all, and of those that pay
+LOOK = 1000  # draws on which systems of coordinates are compared
+LOOK_RIDGE = 0.03  # of these regressions, with as many features as a quarter of the draws or less
+CAREFUL = 1e-3  # of the log residual variance: what other coordinates must bring
 BLOCK = 64  # functions that share a regression where there are too many dimensions for one
+
+
+class _Fit(NamedTuple):
+    """The place of a fold, its features (p, n) and coefficients (p, q) from other folds."""
+
+    part: slice
+    phi: np.ndarray
+    beta: np.ndarray
+
+
+System = tuple[np.ndarray, np.ndarray]
 
 
 def deal_folds(chains: int, draws: int) -> np.ndarray:
@@ -33,49 +51,101 @@ def deal_folds(chains: int, draws: int) -> np.ndarray:
     return np.arange(draws) * blocks // draws + blocks * np.arange(chains)[:, None]
 
 
-def _coefficients(
-    moments: dict[int, Moments], side: list[int], sizes: list[int]
-) -> Iterator[tuple[int, np.ndarray]]:
-    """For each fold of a side its number and coefficients (p, q) from all other folds."""
-    candidates = [(size, NO_RIDGE) for size in sizes[:-1]]
-    candidates += [(sizes[-1], ridge) for ridge in RIDGES]
-    other_side = Moments.sum([m for k, m in moments.items() if k not in side])
-    tried = [solve(other_side, *candidate) for candidate in candidates]
-    # What is left of the functions: without any feature, then with each candidate.
-    left = {
-        k: np.stack([moments[k].square, *(moments[k].square_left(beta) for beta in tried)])
-        for k in side
-    }
+def _candidates(sizes: list[int], ridges: Sequence[float]) -> list[tuple[int, float]]:
+    return [(size, NO_RIDGE) for size in sizes[:-1]] + [(sizes[-1], ridge) for ridge in ridges]
+
+
+def _squares_left(judge: Moments, tried: list[np.ndarray]) -> np.ndarray:
+    """(candidate, q): what is left of the functions, without any feature first."""
+    return np.stack([judge.square, *(judge.square_left(beta) for beta in tried)])
+
+
+def _solve_best(moments: Moments, left: np.ndarray, candidates) -> np.ndarray:
+    """Coefficients (p, q), those of the candidate that leaves least of each function."""
+    best = left.argmin(axis=0)
+    beta = np.zeros((len(moments.gram), best.size))
+    for c in np.unique(best[best > 0]).tolist():
+        size, ridge = candidates[c - 1]
+        beta[:size, best == c] = solve(moments, size, ridge, best == c)
+    return beta
+
+
+def _fits_of_folds(features: Features, f, folds: dict[int, slice], sides) -> Iterator[_Fit]:
+    """Coefficients of each fold from all others: a side tries, and the others on the same side as
+    the fold are judges.
+    """
+    candidates = _candidates(features.sizes, RIDGES)
+    moments = features.moments(f, folds)
     everything = Moments.sum(list(moments.values()))
-    for k in side:
-        best = np.sum([left[j] for j in side if j != k], axis=0).argmin(axis=0)
-        others = everything.without(moments[k])
-        beta = np.zeros((sizes[-1], best.size))
-        for c in np.unique(best[best > 0]).tolist():
-            chosen = best == c
-            size, ridge = candidates[c - 1]
-            beta[:size, chosen] = solve(others, size, ridge, chosen)
-        yield k, beta
+    for side, other in (sides, sides[::-1]):
+        train = Moments.sum([moments[k] for k in other])
+        tried = [solve(train, *candidate) for candidate in candidates]
+        left = {k: _squares_left(moments[k], tried) for k in side}
+        for k in side:
+            judged = np.sum([left[j] for j in side if j != k], axis=0)
+            beta = _solve_best(everything.without(moments[k]), judged, candidates)
+            yield _Fit(folds[k], features.values[:, folds[k]], beta)
 
 
-def _fits(y, u, f, folds: dict[int, slice]) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """For each fold its place, features (p, n) and coefficients (p, q) from the other folds."""
+def _fits_of_sides(y, u, f, folds: dict[int, slice], sides, most: int) -> Iterator[_Fit]:
+    """Coefficients of each side from the other, where one half tries and the other is the judge."""
+    for side, other in (sides, sides[::-1]):
+        features = some_features(y, u, f, [folds[k] for k in other], most)
+        candidates = _candidates(features.sizes, FEW_RIDGES)
+        moments = [*features.moments(f, {k: folds[k] for k in other}).values()]
+        half = len(other) // 2
+        train, judge = Moments.sum(moments[:half]), Moments.sum(moments[half:])
+        tried = [solve(train, *candidate) for candidate in candidates]
+        beta = _solve_best(Moments.sum([train, judge]), _squares_left(judge, tried), candidates)
+        for k in side:
+            yield _Fit(folds[k], features.values[:, folds[k]], beta)
+
+
+def _fits(y, u, f, folds: dict[int, slice]) -> Iterator[_Fit]:
+    """Regressions for all folds."""
     total = f.shape[1]
     longest = max(part.stop - part.start for part in folds.values())
-    most = (total - longest) // DRAWS_PER_FEATURE
     numbers = list(folds)
     sides = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
-    shared = all_features(y, u, most)
-    moments = None if shared is None else shared.moments(f, folds)
-    for side in sides:
-        features: Features | None = shared
-        if features is None:
-            chosen_on = [part for k, part in folds.items() if k not in side]
-            features = some_features(y, u, f, chosen_on, most)
-            moments = features.moments(f, folds)
-        assert moments is not None
-        for k, beta in _coefficients(moments, side, features.sizes):
-            yield folds[k], features.values[:, folds[k]], beta
+    shared = all_features(y, u, (total - longest) // DRAWS_PER_FEATURE)
+    if shared is not None:
+        return _fits_of_folds(shared, f, folds, sides)
+    return _fits_of_sides(y, u, f, folds, sides, total // 2 // FEWEST_DRAWS_PER_FEATURE)
+
+
+def better_system(systems: Sequence[System], f: np.ndarray, fold: np.ndarray) -> System:
+    """The coordinates in which features leave least of the functions; the first where others do
+    not bring more.
+
+    Some of the draws are enough to tell, and where there are many dimensions features of a single
+    one each.
+
+    Parameters
+    ----------
+    systems : sequence of (y, u)
+        Whitened draws and gradients (n, d) in each.
+    f, fold
+        See `residuals`.
+    """
+    if len(systems) == 1:
+        return systems[0]
+    seen = slice(None, None, max(len(f) // LOOK, 1))
+    d, most = min(systems[0][0].shape[1], LOOK // 8), LOOK // 8
+    sides = [np.flatnonzero(fold[seen] % 2 == parity) for parity in (0, 1)]
+    f = np.ascontiguousarray(f[seen].T)
+    sizes = []
+    for system in systems:
+        y, u = (np.ascontiguousarray(a[seen, :d].T) for a in system)
+        shared = all_features(y, u, most)
+        phi = np.concatenate([u, 1.0 + y * u]) if shared is None else shared.values
+        moments = [Moments.of(phi[:, side], f[:, side]) for side in sides]
+        left = [
+            judge.square_left(solve(train, len(phi), LOOK_RIDGE))
+            for train, judge in (moments, moments[::-1])
+        ]
+        sizes.append(float(np.mean(np.log(np.sum(left, axis=0) / f.shape[1] + 1e-30))))
+    best = int(np.argmin(sizes))
+    return systems[best] if sizes[best] < sizes[0] - CAREFUL else systems[0]
 
 
 def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> np.ndarray:
