@@ -26,15 +26,21 @@ FIRST_RIDGE = 3e-3  # per draw, of the regressions that find what pays
 
 
 class Features(NamedTuple):
-    """Features (p, n), and how many of the first make a smaller set each."""
+    """Features (p, n), and how many of the first make each set that is tried."""
 
     values: np.ndarray
     sizes: list[int]
 
     @classmethod
-    def of(cls, parts: Sequence[np.ndarray]) -> Features:
-        sizes = sorted({*np.cumsum([len(part) for part in parts]).tolist()})
-        return cls(np.concatenate(parts), sizes)
+    def of_degrees(cls, y: np.ndarray, u: np.ndarray, highest: int) -> Features:
+        """All monomials of degree 1 to `highest`."""
+        terms = [monomials(len(y), degree) for degree in range(1, highest + 1)]
+        sizes = np.cumsum([len(part) for part in terms]).tolist()
+        values, start = np.empty((sizes[-1], y.shape[1])), 0
+        for part, end in zip(terms, sizes, strict=True):
+            stein_features(y, u, part, out=values[start:end])
+            start = end
+        return cls(values, sizes)
 
     def moments(self, f: np.ndarray, folds: dict[int, slice]) -> dict[int, Moments]:
         """Of each of some folds."""
@@ -44,13 +50,12 @@ class Features(NamedTuple):
 def all_features(y: np.ndarray, u: np.ndarray, most: int) -> Features | None:
     """All of degree 1 and 2, and 3 where they are few; None if there are too many."""
     d = len(y)
-    if d + d * (d + 1) // 2 > min(ALL_PAIRS, most):
+    pairs = d * (d + 1) // 2
+    if d + pairs > min(ALL_PAIRS, most):
         return None
-    parts = [u, stein_features(y, u, monomials(d, 2))]
-    triples = d * (d + 1) * (d + 2) // 6
-    if sum(map(len, parts)) + triples <= min(ALL_TRIPLES, most):
-        parts.append(stein_features(y, u, monomials(d, 3)))
-    return Features.of(parts)
+    triples = pairs * (d + 2) // 3
+    has_triples = d + pairs + triples <= min(ALL_TRIPLES, most)
+    return Features.of_degrees(y, u, 3 if has_triples else 2)
 
 
 def some_features(y, u, f, seen: Sequence[slice], most: int) -> Features:
@@ -75,8 +80,8 @@ def some_features(y, u, f, seen: Sequence[slice], most: int) -> Features:
         some = slice(None, None, max(len(train) // SCORED, 1))
         pairs = _paying_pairs(y[:, train[some]], u[:, train[some]], rest[:, some], room)
         parts.append(stein_features(y, u, pairs))
-    both = np.concatenate(parts[1:])
-    return Features.of([u, both]) if len(both) else Features.of([u])
+    values = np.concatenate(parts)
+    return Features(values, sorted({d, len(values)}))
 
 
 def _paying_dimensions(y, u, f, seen: Sequence[slice], room: int) -> np.ndarray:

@@ -91,7 +91,9 @@ def monomials(d: int, degree: int) -> np.ndarray:
     return np.array(list(combinations_with_replacement(range(d), degree)), np.int64)
 
 
-def stein_features(y: np.ndarray, u: np.ndarray, terms: np.ndarray) -> np.ndarray:
+def stein_features(
+    y: np.ndarray, u: np.ndarray, terms: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
     r""":math:`\Delta f + \nabla f \cdot u` for monomials f of one degree, up to 3.
 
     Parameters
@@ -100,14 +102,16 @@ def stein_features(y: np.ndarray, u: np.ndarray, terms: np.ndarray) -> np.ndarra
         Whitened draws and gradients, a row for each dimension.
     terms : (m, degree) array
         The indices of each monomial.
+    out : (m, n) array, optional
+        Where to write them.
 
     Returns
     -------
     (m, n) array
     """
+    out = np.empty((len(terms), y.shape[1])) if out is None else out
     if terms.shape[1] == 1:
-        return u[terms[:, 0]]
-    out = np.empty((len(terms), y.shape[1]))
+        return np.take(u, terms[:, 0], axis=0, out=out)
     spare = np.empty(y.shape[1])
     of_degree = _of_degree_2 if terms.shape[1] == 2 else _of_degree_3
     for row, indices in zip(out, terms.tolist(), strict=True):  # a row fits into a cache
