@@ -166,7 +166,7 @@ def _inflation(rows: np.ndarray) -> np.ndarray:
     return np.interp(1.0 / freedom, 1.0 / FREEDOM[::-1], T_QUANTILE[::-1]) / T_QUANTILE[-1]
 
 
-def _unseen(ordered: np.ndarray, rows: np.ndarray, size: np.ndarray, tail: np.ndarray) -> np.ndarray:
+def _unseen(ordered: np.ndarray, rows: np.ndarray, size, tail) -> np.ndarray:
     """(k,): what draws more extreme than any that was seen may add to the mean.
 
     The largest deviation is exceeded once in so many effective draws, and then on average by

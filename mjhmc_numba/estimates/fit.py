@@ -22,8 +22,8 @@ from mjhmc_numba.estimates.regression import Moments, solve
 __all__ = ["better_system", "deal_folds", "residuals"]
 
 FOLDS = 4
-# As shares of the mean square of a feature; fewer where there are many features (gains of rat_tumor,
-# d = 73, are 83 with two and 84 with three).
+# As shares of the mean square of a feature; fewer where there are many features (rat_tumor, d = 73:
+# gains of 83 with two and 84 with three).
 NO_RIDGE, RIDGES, FEW_RIDGES = 1e-10, (1e-10, 3e-3, 0.1), (1e-10, 3e-2)
 DRAWS_PER_FEATURE, FEWEST_DRAWS_PER_FEATURE = 8, 5  # of all, and of those that pay
 LOOK = 1000  # draws on which systems of coordinates are compared

@@ -30,8 +30,8 @@ class Moments(NamedTuple):
     @classmethod
     def sum(cls, folds: Sequence[Moments]) -> Moments:
         """Of some folds together, each about its own means."""
-        gram, cross, square = (np.sum(arrays, axis=0) for arrays in list(zip(*folds, strict=True))[:3])
-        return cls(gram, cross, square, sum(m.draws for m in folds))
+        gram, cross, square, draws = (np.sum(parts, axis=0) for parts in zip(*folds, strict=True))
+        return cls(gram, cross, square, int(draws))
 
     def without(self, fold: Moments) -> Moments:
         """Of all that are in this sum but one: no draw is looked at again."""
