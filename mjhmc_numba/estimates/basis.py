@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,8 @@ from mjhmc_numba.estimates.regression import Moments, solve
 
 __all__ = ["Features", "all_features", "some_features"]
 
-# Bounds that keep the time of estimates near a tenth of a run's. Degree 3 in 10 dimensions would
+# Bounds that keep the time of estimates near a tenth of a run's. (Times are of when each fold had six
+# regressions of its own; the ratios are as they were.) Degree 3 in 10 dimensions would
 # take 0.08 s in place of 0.025 after a run of 0.33 s (nes2000; gains of 3e4 are 5e7 then, those of
 # eight schools 26 and 33); 128 products in 60 dimensions 0.45 s in place of 0.32 after 3.3 s
 # (hier_logistic: 43 in place of 40).
@@ -58,7 +58,7 @@ def all_features(y: np.ndarray, u: np.ndarray, most: int) -> Features | None:
     return Features.of_degrees(y, u, 3 if has_triples else 2)
 
 
-def some_features(y, u, f, seen: Sequence[slice], most: int) -> Features:
+def some_features(y, u, f, seen: slice, most: int) -> Features:
     """Degree 1, and what of degree 2 pays on the draws that are seen: squares along the direction
     in which a function is steepest, squares of each dimension, and the products of two
     dimensions that go with what is left of the functions.
@@ -67,31 +67,31 @@ def some_features(y, u, f, seen: Sequence[slice], most: int) -> Features:
         kept = _paying_dimensions(y, u, f, seen, most // 2)
         y, u = y[kept], u[kept]
     d = len(y)
-    beta = solve(Moments.sum([Moments.of(u[:, part], f[:, part]) for part in seen]), d, FIRST_RIDGE)
-    train = np.concatenate([np.arange(part.start, part.stop) for part in seen])
-    rest = f[:, train] - beta.T @ u[:, train]
-    steep = rest.var(axis=1) < (1.0 - STEEP) * f[:, train].var(axis=1)
+    moments = Moments.of(u[:, seen], f[:, seen])
+    beta = solve(moments, d, FIRST_RIDGE)
+    rest = f[:, seen] - beta.T @ u[:, seen]
+    steep = moments.square_left(beta) < (1.0 - STEEP) * moments.square
     directions = _distinct(beta.T[steep])[: max(most - d, 0) // 2]
     parts = [u, stein_features(directions @ y, directions @ u, _diagonal(len(directions)))]
     if 2 * d + len(directions) <= most:
         parts.append(stein_features(y, u, _diagonal(d)))
     room = min(SOME_PAIRS, most - sum(map(len, parts)))
     if room > 0:
-        some = slice(None, None, max(len(train) // SCORED, 1))
-        pairs = _paying_pairs(y[:, train[some]], u[:, train[some]], rest[:, some], room)
+        step = max(rest.shape[1] // SCORED, 1)
+        some = slice(seen.start, seen.stop, step)
+        pairs = _paying_pairs(y[:, some], u[:, some], rest[:, ::step], room)
         parts.append(stein_features(y, u, pairs))
     values = np.concatenate(parts)
     return Features(values, sorted({d, len(values)}))
 
 
-def _paying_dimensions(y, u, f, seen: Sequence[slice], room: int) -> np.ndarray:
+def _paying_dimensions(y, u, f, seen: slice, room: int) -> np.ndarray:
     """Those whose features of degree 1 or 2 correlate most with any of the functions."""
+    y, u, f = y[:, seen], u[:, seen], f[:, seen]
     score = np.zeros(len(u))
     for features in (u, 1.0 + y * u):
-        product, square = np.zeros((len(u), len(f))), np.zeros((len(u), 1))
-        for part in seen:
-            product += features[:, part] @ f[:, part].T
-            square += np.einsum("ij,ij->i", features[:, part], features[:, part])[:, None]
+        product = features @ f.T
+        square = np.einsum("ij,ij->i", features, features)[:, None]
         score = np.maximum(score, (product**2 / np.where(square > 0, square, np.inf)).max(axis=1))
     return np.sort(np.argsort(-score)[: max(room, 1)])
 

@@ -90,7 +90,8 @@ def _fits_of_folds(features: Features, f, folds: dict[int, slice], sides) -> Ite
 def _fits_of_sides(y, u, f, folds: dict[int, slice], sides, most: int) -> Iterator[_Fit]:
     """Coefficients of each side from the other, where one half tries and the other is the judge."""
     for side, other in (sides, sides[::-1]):
-        features = some_features(y, u, f, [folds[k] for k in other], most)
+        seen = slice(folds[other[0]].start, folds[other[-1]].stop)  # a side is in one piece
+        features = some_features(y, u, f, seen, most)
         candidates = _candidates(features.sizes, FEW_RIDGES)
         moments = [*features.moments(f, {k: folds[k] for k in other}).values()]
         half = len(other) // 2
