@@ -11,11 +11,10 @@ from mjhmc_numba.estimates.regression import Moments, solve
 
 __all__ = ["Features", "all_features", "some_features"]
 
-# Bounds that keep the time of estimates near a tenth of a run's. (Times are of when each fold had six
-# regressions of its own; the ratios are as they were.) Degree 3 in 10 dimensions would
-# take 0.08 s in place of 0.025 after a run of 0.33 s (nes2000; gains of 3e4 are 5e7 then, those of
-# eight schools 26 and 33); 128 products in 60 dimensions 0.45 s in place of 0.32 after 3.3 s
-# (hier_logistic: 43 in place of 40).
+# Bounds that keep the time of estimates near a tenth of a run's. Measured when each fold had six
+# regressions of its own: degree 3 in 10 dimensions would take 0.08 s in place of 0.025 after a run
+# of 0.33 s (nes2000; gains of 3e4 are 5e7 then, those of eight schools 26 and 33); 128 products in
+# 60 dimensions 0.45 s in place of 0.32 after 3.3 s (hier_logistic: 43 in place of 40).
 ALL_PAIRS = 330  # features up to which all of degree 2 are used (24 dimensions)
 ALL_TRIPLES = 84  # and all of degree 3 (6 dimensions)
 SOME_PAIRS = 64  # products of two dimensions, where not all are used
