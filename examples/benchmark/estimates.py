@@ -263,7 +263,7 @@ INTRODUCTION = """# Sharper answers from the same draws
 
 Written by `estimates.py report` from `results/estimates.csv`. Gains are those of variance: how many
 times the draws a plain average would need; median over parameters and worst parameter, medians
-over seeds, of which most models have one. *Spread / error*, where there are two, is the spread of
+over seeds where there are several. *Spread / error*, where there are two, is the spread of
 the estimates between seeds over the Monte Carlo errors that were given: 1 if they are honest,
 within a factor of 2 where parameters are few. That intervals cover is tested over 200 replications
 elsewhere (`tests/estimates/test_coverage.py`); `z` below says the same against the references."""
