@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -338,6 +339,12 @@ class Result:
         }
 
 
+@cache
+def _own_version() -> str:
+    """To look it up takes longer than a short chain."""
+    return version("mjhmc_numba")
+
+
 def _reparametrised(tuned: Tuned, names: Sequence[str]) -> dict[str, list]:
     """Names of children and parents, and how much of the parents is taken out of each child."""
     r = tuned.reparametrisation
@@ -371,7 +378,7 @@ def chain_attributes(
     parents = () if tuned.reparametrisation is None else tuned.reparametrisation.parents
     return {
         "sampler": "mjhmc_numba",
-        "sampler_version": version("mjhmc_numba"),
+        "sampler_version": _own_version(),
         "settings": settings.given(),
         "rates": settings.rates if isinstance(settings.rates, str) else "custom",
         "integrator": tuned.integrator,

@@ -258,6 +258,7 @@ def _to_xarray(found: Estimates, arrays: Mapping[str, xarray.DataArray]) -> xarr
 def _to_frame(found: Estimates):
     import pandas as pd
 
-    frame = pd.DataFrame.from_dict(found.to_dict(), orient="index", columns=list(COLUMNS))
+    table = np.stack([getattr(found, column) for column in COLUMNS], axis=1)
+    frame = pd.DataFrame(table, index=found.names, columns=list(COLUMNS))
     frame.attrs = _attributes(found)
     return frame

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,30 +11,35 @@ from mjhmc_numba.estimates.regression import Moments, solve
 
 __all__ = ["Features", "all_features", "some_features"]
 
-# Bounds that keep the time of estimates near a tenth of a run's. Degree 3 in 10 dimensions would
-# take 0.08 s in place of 0.025 after a run of 0.33 s (nes2000; gains of 3e4 are 5e7 then, those of
-# eight schools 26 and 33); 128 products in 60 dimensions 0.45 s in place of 0.32 after 3.3 s
-# (hier_logistic: 43 in place of 40).
+# Bounds that keep the time of estimates near a tenth of a run's. Measured when each fold had six
+# regressions of its own: degree 3 in 10 dimensions would take 0.08 s in place of 0.025 after a run
+# of 0.33 s (nes2000; gains of 3e4 are 5e7 then, those of eight schools 26 and 33); 128 products in
+# 60 dimensions 0.45 s in place of 0.32 after 3.3 s (hier_logistic: 43 in place of 40).
 ALL_PAIRS = 330  # features up to which all of degree 2 are used (24 dimensions)
 ALL_TRIPLES = 84  # and all of degree 3 (6 dimensions)
 SOME_PAIRS = 64  # products of two dimensions, where not all are used
+SCORED = 1000  # draws on which products are judged
 SKETCH = 12  # combinations of what is left of all functions, by which products are sought
 STEEP = 0.2  # share of a function's variance that is linear, for its own direction to count
 FIRST_RIDGE = 3e-3  # per draw, of the regressions that find what pays
 
 
 class Features(NamedTuple):
-    """Features (p, n) of unit mean square, and how many of the first make a smaller set each."""
+    """Features (p, n), and how many of the first make each set that is tried."""
 
     values: np.ndarray
     sizes: list[int]
 
     @classmethod
-    def of(cls, parts: Sequence[np.ndarray]) -> Features:
-        values = np.concatenate(parts)
-        rms = np.sqrt(np.einsum("ij,ij->i", values, values) / values.shape[1])
-        values /= np.where(rms > 0, rms, 1.0)[:, None]
-        return cls(values, sorted({*np.cumsum([len(part) for part in parts]).tolist()}))
+    def of_degrees(cls, y: np.ndarray, u: np.ndarray, highest: int) -> Features:
+        """All monomials of degree 1 to `highest`."""
+        terms = [monomials(len(y), degree) for degree in range(1, highest + 1)]
+        sizes = np.cumsum([len(part) for part in terms]).tolist()
+        values, start = np.empty((sizes[-1], y.shape[1])), 0
+        for part, end in zip(terms, sizes, strict=True):
+            stein_features(y, u, part, out=values[start:end])
+            start = end
+        return cls(values, sizes)
 
     def moments(self, f: np.ndarray, folds: dict[int, slice]) -> dict[int, Moments]:
         """Of each of some folds."""
@@ -45,49 +49,48 @@ class Features(NamedTuple):
 def all_features(y: np.ndarray, u: np.ndarray, most: int) -> Features | None:
     """All of degree 1 and 2, and 3 where they are few; None if there are too many."""
     d = len(y)
-    if d + d * (d + 1) // 2 > min(ALL_PAIRS, most):
+    pairs = d * (d + 1) // 2
+    if d + pairs > min(ALL_PAIRS, most):
         return None
-    parts = [u, stein_features(y, u, monomials(d, 2))]
-    triples = d * (d + 1) * (d + 2) // 6
-    if sum(map(len, parts)) + triples <= min(ALL_TRIPLES, most):
-        parts.append(stein_features(y, u, monomials(d, 3)))
-    return Features.of(parts)
+    triples = pairs * (d + 2) // 3
+    has_triples = d + pairs + triples <= min(ALL_TRIPLES, most)
+    return Features.of_degrees(y, u, 3 if has_triples else 2)
 
 
-def some_features(y, u, f, folds: dict[int, slice], most: int) -> Features:
-    """Degree 1, and what of degree 2 pays on the draws of some folds: squares along the direction
+def some_features(y, u, f, seen: slice, most: int) -> Features:
+    """Degree 1, and what of degree 2 pays on the draws that are seen: squares along the direction
     in which a function is steepest, squares of each dimension, and the products of two
     dimensions that go with what is left of the functions.
     """
     if len(y) > most:
-        kept = _paying_dimensions(y, u, f, folds, most // 2)
+        kept = _paying_dimensions(y, u, f, seen, most // 2)
         y, u = y[kept], u[kept]
     d = len(y)
-    linear = Features.of([u])
-    beta = solve([*linear.moments(f, folds).values()], d, FIRST_RIDGE)
-    train = np.concatenate([np.arange(part.start, part.stop) for part in folds.values()])
-    rest = f[:, train] - beta.T @ linear.values[:, train]
-    steep = rest.var(axis=1) < (1.0 - STEEP) * f[:, train].var(axis=1)
+    moments = Moments.of(u[:, seen], f[:, seen])
+    beta = solve(moments, d, FIRST_RIDGE)
+    rest = f[:, seen] - beta.T @ u[:, seen]
+    steep = moments.square_left(beta) < (1.0 - STEEP) * moments.square
     directions = _distinct(beta.T[steep])[: max(most - d, 0) // 2]
     parts = [u, stein_features(directions @ y, directions @ u, _diagonal(len(directions)))]
     if 2 * d + len(directions) <= most:
         parts.append(stein_features(y, u, _diagonal(d)))
     room = min(SOME_PAIRS, most - sum(map(len, parts)))
     if room > 0:
-        pairs = _paying_pairs(y[:, train], u[:, train], rest, room)
+        step = max(rest.shape[1] // SCORED, 1)
+        some = slice(seen.start, seen.stop, step)
+        pairs = _paying_pairs(y[:, some], u[:, some], rest[:, ::step], room)
         parts.append(stein_features(y, u, pairs))
-    both = np.concatenate(parts[1:])
-    return Features.of([u, both]) if len(both) else linear
+    values = np.concatenate(parts)
+    return Features(values, sorted({d, len(values)}))
 
 
-def _paying_dimensions(y, u, f, folds: dict[int, slice], room: int) -> np.ndarray:
+def _paying_dimensions(y, u, f, seen: slice, room: int) -> np.ndarray:
     """Those whose features of degree 1 or 2 correlate most with any of the functions."""
+    y, u, f = y[:, seen], u[:, seen], f[:, seen]
     score = np.zeros(len(u))
     for features in (u, 1.0 + y * u):
-        product, square = np.zeros((len(u), len(f))), np.zeros((len(u), 1))
-        for part in folds.values():
-            product += features[:, part] @ f[:, part].T
-            square += np.einsum("ij,ij->i", features[:, part], features[:, part])[:, None]
+        product = features @ f.T
+        square = np.einsum("ij,ij->i", features, features)[:, None]
         score = np.maximum(score, (product**2 / np.where(square > 0, square, np.inf)).max(axis=1))
     return np.sort(np.argsort(-score)[: max(room, 1)])
 

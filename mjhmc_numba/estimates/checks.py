@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from mjhmc_numba.estimates.error import standard_error
+from mjhmc_numba.estimates.error import most_worth, standard_error
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError
 from mjhmc_numba.estimates.features import Whitening
 
@@ -94,7 +94,11 @@ def check_identity(y: np.ndarray, u: np.ndarray, grads: np.ndarray, names: Seque
         Gradients as they came, to name the culprit.
     """
     limit = NormalDist().inv_cdf(1.0 - FALSE_ALARM / (6.0 * y.shape[2]))
-    z = {"gradient": _z(grads), "whitened": _z(u), "square": _z(1.0 + y * u)}
+    z = {
+        "gradient": _z(grads, limit),
+        "whitened": _z(u, limit),
+        "square": _z(1.0 + y * u, limit),
+    }
     largest = max(float(np.max(value)) for value in z.values())
     if largest <= limit:
         return
@@ -110,12 +114,19 @@ def check_identity(y: np.ndarray, u: np.ndarray, grads: np.ndarray, names: Seque
     )
 
 
-def _z(values: np.ndarray) -> np.ndarray:
-    error, _ = standard_error(values)
+def _z(values: np.ndarray, limit: float) -> np.ndarray:
+    """(d,): means over their errors, or what they cannot be above, if that is below the limit."""
+    chains, draws, _ = values.shape
     mean = np.abs(values.mean(axis=(0, 1)))
     # A mean that ought to be 0 is a sum of thousands of terms, rounded each.
-    rounding = 1e-12 * np.abs(values).max(axis=(0, 1))
-    return mean / np.maximum(np.maximum(error, rounding), 1e-300)
+    rounding = np.maximum(1e-12 * np.abs(values).max(axis=(0, 1)), 1e-300)
+    least = values.std(axis=(0, 1)) / np.sqrt(chains * draws * most_worth(chains * draws))
+    z = mean / np.maximum(least, rounding)
+    close = np.flatnonzero(z > limit)
+    if len(close):
+        error, _ = standard_error(values[:, :, close])
+        z[close] = mean[close] / np.maximum(error, rounding[close])
+    return z
 
 
 def _listed(names: Sequence[str], chosen: np.ndarray) -> str:

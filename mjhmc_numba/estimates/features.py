@@ -61,11 +61,15 @@ class Whitening(NamedTuple):
         return cls(centre, scale, (vectors / values) @ vectors.T, (vectors * values) @ vectors.T)
 
     def apply(self, x: np.ndarray, grad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whitened draws y and gradients u by them, each (..., d)."""
-        y, u = (x - self.centre) / self.scale, grad * self.scale
-        if self.root is None:
+        """Whitened draws y and gradients u by them, each (n, d), with each dimension in one piece
+        of memory, as features want them.
+        """
+        y = np.subtract(x, self.centre, order="F")
+        y /= self.scale
+        u = np.multiply(grad, self.scale, order="F")
+        if self.root is None or self.inverse is None:
             return y, u
-        return y @ self.root, u @ self.inverse
+        return (self.root.T @ y.T).T, (self.inverse.T @ u.T).T
 
     def unwhiten(self, y: np.ndarray) -> np.ndarray:
         """Positions x of whitened y (..., d)."""
@@ -89,7 +93,9 @@ def monomials(d: int, degree: int) -> np.ndarray:
     return np.array(list(combinations_with_replacement(range(d), degree)), np.int64)
 
 
-def stein_features(y: np.ndarray, u: np.ndarray, terms: np.ndarray) -> np.ndarray:
+def stein_features(
+    y: np.ndarray, u: np.ndarray, terms: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
     r""":math:`\Delta f + \nabla f \cdot u` for monomials f of one degree, up to 3.
 
     Parameters
@@ -98,26 +104,41 @@ def stein_features(y: np.ndarray, u: np.ndarray, terms: np.ndarray) -> np.ndarra
         Whitened draws and gradients, a row for each dimension.
     terms : (m, degree) array
         The indices of each monomial.
+    out : (m, n) array, optional
+        Where to write them.
 
     Returns
     -------
     (m, n) array
     """
+    out = np.empty((len(terms), y.shape[1])) if out is None else out
     if terms.shape[1] == 1:
-        return u[terms[:, 0]]
-    if terms.shape[1] == 2:
-        i, j = terms.T
-        out = y[i] * u[j]
-        out += y[j] * u[i]
-        out[i == j] += 2.0
-        return out
-    i, j, k = terms.T
-    yi, yj, yk = y[i], y[j], y[k]
-    out = yj * u[k]
-    out += yk * u[j]
-    out *= yi
-    out += yj * yk * u[i]
-    for one, other, rest in ((i, j, yk), (i, k, yj), (j, k, yi)):
-        same = one == other
-        out[same] += 2.0 * rest[same]
+        return np.take(u, terms[:, 0], axis=0, out=out)
+    spare = np.empty(y.shape[1])
+    of_degree = _of_degree_2 if terms.shape[1] == 2 else _of_degree_3
+    for row, indices in zip(out, terms.tolist(), strict=True):  # a row fits into a cache
+        of_degree(y, u, indices, row, spare)
     return out
+
+
+def _of_degree_2(y, u, indices: list[int], out: np.ndarray, spare: np.ndarray) -> None:
+    i, j = indices
+    np.multiply(y[i], u[j], out=out)
+    if i == j:
+        out += 1.0
+        out *= 2.0
+    else:
+        out += np.multiply(y[j], u[i], out=spare)
+
+
+def _of_degree_3(y, u, indices: list[int], out: np.ndarray, spare: np.ndarray) -> None:
+    i, j, k = indices
+    _of_degree_2(y, u, [j, k], out, spare)
+    if j == k:
+        out -= 2.0
+    out *= y[i]
+    np.multiply(y[j], y[k], out=spare)
+    out += np.multiply(spare, u[i], out=spare)
+    for one, other, rest in ((i, j, k), (i, k, j), (j, k, i)):
+        if one == other:
+            out += np.multiply(y[rest], 2.0, out=spare)

@@ -27,6 +27,21 @@ class Moments(NamedTuple):
         cross = phi @ f.T - n * np.outer(mean, f_mean)
         return cls(gram, cross, np.einsum("ij,ij->i", f, f) - n * f_mean**2, n)
 
+    @classmethod
+    def sum(cls, folds: Sequence[Moments]) -> Moments:
+        """Of some folds together, each about its own means."""
+        gram, cross, square, draws = (np.sum(parts, axis=0) for parts in zip(*folds, strict=True))
+        return cls(gram, cross, square, int(draws))
+
+    def without(self, fold: Moments) -> Moments:
+        """Of all that are in this sum but one: no draw is looked at again."""
+        return Moments(
+            self.gram - fold.gram,
+            self.cross - fold.cross,
+            self.square - fold.square,
+            self.draws - fold.draws,
+        )
+
     def square_left(self, beta: np.ndarray) -> np.ndarray:
         """(q,): squares that are left of the functions with coefficients (p, q)."""
         p = len(beta)
@@ -34,11 +49,14 @@ class Moments(NamedTuple):
         return np.maximum(self.square + np.einsum("ij,ij->j", beta, left), 0.0)
 
 
-def solve(folds: Sequence[Moments], size: int, ridge: float) -> np.ndarray:
-    """Coefficients (size, q) of the first features, from some folds."""
-    gram, cross = folds[0].gram[:size, :size].copy(), folds[0].cross[:size].copy()
-    for m in folds[1:]:
-        gram += m.gram[:size, :size]
-        cross += m.cross[:size]
-    gram[np.diag_indices(size)] += ridge * sum(m.draws for m in folds)
-    return np.linalg.solve(gram, cross)
+def solve(
+    moments: Moments, size: int, ridge: float, functions: np.ndarray | slice = slice(None)
+) -> np.ndarray:
+    """Coefficients (size, q) of the first features, for some of the functions.
+
+    The ridge is a share of the mean square of each feature.
+    """
+    gram = moments.gram[:size, :size].copy()
+    square = np.diag(gram)
+    gram[np.diag_indices(size)] = np.where(square > 0, square * (1.0 + ridge), 1.0)
+    return np.linalg.solve(gram, moments.cross[:size, functions])

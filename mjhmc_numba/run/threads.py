@@ -73,9 +73,11 @@ def _collect_outputs(
     while len(found) < len(runs) and time.monotonic() < stopped + patience:
         with contextlib.suppress(queue.Empty):
             k, output = ended.get(timeout=LOOK_SECONDS)
-            found[k] = output
-            if output.error is not None and not keep_going:
-                runs[k].abort()
+            while True:  # one look at all chains for as many as have ended
+                found[k] = output
+                if output.error is not None and not keep_going:
+                    runs[k].abort()
+                k, output = ended.get_nowait()
         if stopped == math.inf and (press.is_set() or any(r.aborted.is_set() for r in runs)):
             stop()
             stopped = time.monotonic()

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from mjhmc_numba.estimates.error import monte_carlo_error, tail_index
+from mjhmc_numba.estimates import error as errors
+from mjhmc_numba.estimates.error import monte_carlo_error, standard_error, tail_index
 
 
 def autoregression(rng, chains, n, k, rho):
@@ -20,6 +21,16 @@ def test_error_and_size_are_those_of_an_autoregression(rho, seeds):
     expected = 8000 * (1 - rho) / (1 + rho)
     assert np.mean(size) == pytest.approx(expected, rel=0.12)
     assert np.sqrt(np.mean(error**2)) == pytest.approx(expected**-0.5, rel=0.12)
+
+
+@pytest.mark.parametrize("draws", [51, 400])
+def test_sums_of_products_and_transforms_give_the_same_error(draws, monkeypatch, seeds):
+    rng = np.random.default_rng(seeds(27, draws))
+    x = np.concatenate([autoregression(rng, 3, draws, 8, rho) for rho in (-0.5, 0, 0.99)], axis=2)
+    found = standard_error(x)
+    for lags in (2, draws):  # transforms for nearly all, and for none
+        monkeypatch.setattr(errors, "FEW_LAGS", lags)
+        np.testing.assert_allclose(standard_error(x), found, rtol=1e-12)
 
 
 def test_chains_that_disagree_have_a_large_error(seeds):
@@ -39,6 +50,14 @@ def test_tail_index_is_that_of_a_pareto_distribution(shape, seeds):
     x = np.random.default_rng(seeds(23)).pareto(1 / shape, size=(4000, 40))
     assert np.mean(tail_index(x)) == pytest.approx(shape, abs=0.12)
     assert np.mean(tail_index(-x)) == pytest.approx(shape, abs=0.12)
+
+
+def test_a_tail_that_is_near_is_light_and_the_other_one_is_seen(seeds):
+    x = np.random.default_rng(seeds(28)).uniform(size=(4000, 3))
+    assert (tail_index(x) == 0).all()
+    one_sided = np.where(x > 0.5, (1 - x) ** -0.6, x)
+    assert tail_index(one_sided).min() > 0.4
+    np.testing.assert_allclose(tail_index(-one_sided), tail_index(one_sided))
 
 
 def test_light_tails_have_a_small_index(seeds):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from mjhmc_numba.estimates.features import Whitening
-from mjhmc_numba.estimates.fit import deal_folds, residuals
+from mjhmc_numba.estimates.fit import better_system, deal_folds, residuals
+from mjhmc_numba.estimates.regression import Moments, solve
 from tests.estimates.known import TARGETS, exact_chains
 
 
@@ -74,3 +75,32 @@ def test_with_more_dimensions_than_a_regression_takes_functions_find_their_own(s
     share = left.var(axis=0) / f.var(axis=0)
     assert np.median(share[:300]) < 1e-3
     assert np.max(share) < 1.05
+
+
+def test_a_fold_is_taken_out_of_a_sum_without_its_draws(seeds):
+    rng = np.random.default_rng(seeds(17))
+    folds = [Moments.of(rng.normal(size=(6, n)), rng.normal(size=(3, n))) for n in (50, 80, 70)]
+    rest = Moments.sum(folds).without(folds[1])
+    for one, other in zip(rest, Moments.sum([folds[0], folds[2]]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_some_functions_and_features_are_solved_alone_as_among_others(seeds):
+    rng = np.random.default_rng(seeds(18))
+    phi = np.concatenate([rng.normal(size=(6, 90)), np.zeros((1, 90))])  # one that is always 0
+    moments = Moments.of(phi, rng.normal(size=(4, 90)))
+    chosen = np.array([True, False, True, False])
+    whole = solve(moments, 7, 0.01)
+    np.testing.assert_allclose(solve(moments, 7, 0.01, chosen), whole[:, chosen])
+    np.testing.assert_allclose(solve(moments, 6, 0.01), whole[:6])
+    assert (whole[6] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["log_gamma_3", "log_gamma_40"])
+def test_the_coordinates_that_leave_less_are_taken_and_the_first_of_equals(name, seeds):
+    y, u, f, fold = whitened(name, seeds(19))
+    good, bad = (y, u), (y, np.random.default_rng(seeds(20)).normal(size=u.shape))
+    assert better_system([bad, good], f, fold) is good
+    assert better_system([good, bad], f, fold) is good
+    same = (y.copy(), u.copy())
+    assert better_system([good, same], f, fold) is good

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mjhmc_numba import targets
-from mjhmc_numba.estimates import IdentityError, estimate
+from mjhmc_numba.estimates import IdentityError, checks, estimate
+from mjhmc_numba.estimates.error import standard_error
 from tests.estimates.known import TARGETS, exact_chains
 
 
@@ -95,3 +96,17 @@ def test_sound_draws_are_not_refused(name, seeds):
         target = TARGETS[name]()
         x, g = exact_chains(target, rng, 4, 300, stay=0.2 * k)
         assert estimate(x, g, density=target, if_refused="plain").refused == ""
+
+
+def test_a_bound_on_the_z_score_refuses_what_the_score_itself_does(seeds):
+    rng = np.random.default_rng(seeds(60))
+    values = rng.normal(size=(4, 300, 60)) + np.linspace(0.0, 0.4, 60)
+    for t in range(1, 300):  # half of them in slow chains
+        values[:, t, ::2] = 0.9 * values[:, t - 1, ::2] + 0.1 * values[:, t, ::2]
+    error, _ = standard_error(values)
+    exact = np.abs(values.mean(axis=(0, 1))) / error
+    for limit in (2.0, 6.0):
+        found = checks._z(values, limit)
+        np.testing.assert_array_equal(found > limit, exact > limit)
+        assert 0 < (exact > limit).sum() < 60
+        np.testing.assert_allclose(found[found > limit], exact[exact > limit])
