@@ -71,7 +71,7 @@ BEST = 6  # motions that are confirmed
 SEARCH_DRAWS, CONFIRM_DRAWS = 400, 1000  # per chain
 SEEDS = range(4)  # of the confirmation
 MOST_GRADIENTS = 300  # per draw of a motion that is tried
-# What is drawn: acceptances that a step size is made for, angles of a path in the slowest direction.
+# What is drawn: acceptances that a step is made for, angles of a path in the slowest direction.
 ACCEPTANCES, PATHS = (0.6, 0.97), (0.25, 2.2)
 TURNS = 0.15, math.pi / 2  # of the harmonic integrator, a step
 ALPHAS = 0.0, 0.0, 0.2, 0.4, 0.55, 0.7, 0.8
@@ -213,7 +213,7 @@ def rows_of(problem: problems.Problem, seed: int, arguments) -> list[dict]:
     base["cpu_seconds"] = time.process_time() - began
     picks = {"chosen": frozen.chosen}
     for what in ("both", "ess", "squares"):
-        picks[f"best {what}"] = max(runs, key=lambda motion: getattr(runs[motion], what))  # noqa: B023
+        picks[f"best {what}"] = max(runs, key=lambda motion: getattr(runs[motion], what))
     rows = []
     for what, motion in picks.items():
         worth = runs[motion]

@@ -80,7 +80,7 @@ class Timer:
         }
 
 
-class TakesTooLong(Exception):
+class TooSlowError(Exception):
     """A run that was given up."""
 
 
@@ -131,7 +131,7 @@ def compile_nutpie(model, options: dict) -> Callable:
         except BaseException as error:
             handle.abort()
             if isinstance(error, TimeoutError):
-                raise TakesTooLong from error
+                raise TooSlowError from error
             raise
 
     return sample
@@ -238,7 +238,7 @@ def run_model(name: str, arguments) -> None:
         try:
             row |= measured(sample, seed, arguments.limit, entry.var_names)
             row["scored"] = len(entry.var_names)
-        except TakesTooLong:
+        except TooSlowError:
             row["notes"] = f"given up after {arguments.limit:.0f} s"
             row["cpu_seconds"] = arguments.limit
         spent[sampler] += row["cpu_seconds"]

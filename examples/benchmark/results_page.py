@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from page_of_costs import sections
 from results_pictures import draw_ablation, draw_ratios
 from results_table import (
     DEFAULT,
@@ -491,6 +492,7 @@ def write(efficiency: Path, ablation: Path, page: Path) -> None:
         rows = efficiency.with_name(name)
         if rows.exists():
             parts.append(other_models_text(Table(read(rows)), text))
+    parts += sections(efficiency.parent)
     draw_ratios(table, efficiency.with_suffix(".png"))
     if ablation.exists():
         rows = read(ablation)

@@ -90,7 +90,7 @@ def two_lines():
 
 @posterior("centre", "sigma")
 def larger_group():
-    """The centre of a heavy-tailed cloud of points beside a smaller cloud, which is a minor mode."""
+    """The centre of a heavy-tailed cloud of points; a smaller cloud beside it is a minor mode."""
     centre = np.array([4.0, 4.0])
     rng = simulator("larger_group", 905, centre=centre, sigma=0.6)
     y = np.concatenate([rng.normal(centre, 1, (60, 2)), rng.normal(-centre, 0.7, (30, 2))])

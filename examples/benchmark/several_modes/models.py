@@ -2,9 +2,9 @@
 
     python modes.py --bench several_modes
 
-`MODELS[name]()` builds a model. The parameters that its data were simulated with lie in the mode
-that has the mass (`TRUTH[name]`, by variable, once it was built); the other modes fit the data worse by tens of
-units of log density, so that a chain which ends there is wrong, however well it mixes.
+`MODELS[name]()` builds a model, and notes the parameters that its data were simulated with in
+`TRUTH[name]`. They lie in the mode that has the mass; the other modes fit the data worse by tens
+of units of log density, so that a chain which ends there is wrong, however well it mixes.
 """
 
 from __future__ import annotations
