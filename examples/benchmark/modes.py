@@ -41,9 +41,8 @@ DRAWS = 100
 TUNE = {"mjhmc": 1000, "nutpie": 400}
 
 
-def vector_at(problem, truth: dict) -> np.ndarray:
-    """The vector that is sampled, where the variables have these values."""
-    model = problem.model
+def point_at(model, truth: dict) -> dict:
+    """A model's initial point, but with these values of its variables."""
     point = model.initial_point()
     for rv in model.free_RVs:
         value, transform = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
@@ -51,14 +50,14 @@ def vector_at(problem, truth: dict) -> np.ndarray:
         if transform is not None:
             there = transform.forward(there, *rv.owner.inputs).eval()
         point[value.name] = np.asarray(there, dtype=float)
-    return problem.density.layout.ravel(point)
+    return point
 
 
 def main_mode(problem, truth: dict) -> tuple[float, float]:
     """Mean and standard deviation of the log density, of chains that start at the truth."""
     result = mj.sample(
         problem.target(),
-        vector_at(problem, truth),
+        problem.density.layout.ravel(point_at(problem.model, truth)),
         chains=2,
         cores=1,
         draws=500,
