@@ -276,7 +276,7 @@ def test_all_results_are_made_of_all_models_in_the_folder_of_the_stored_ones():
         ("efficiency", "efficiency.csv", 3),
         ("efficiency", "case_studies.csv", 22),
         ("modes", "modes.csv", 1),
-        ("ablation", "ablation.csv", 7),
+        ("ablation", "ablation.csv", 20),
         ("correctness", "correctness.csv", 20),
     }
     assert {out.parent for out in outs} == {PROGRAMS / "results"}
