@@ -26,6 +26,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for all samplers alike; before NumPy is loaded
@@ -107,11 +108,9 @@ def compile_ours(model, options: dict) -> Callable:
     return sample
 
 
-def compile_nutpie(model, options: dict) -> Callable:
-    """The same of nutpie."""
+def sample_nutpie(compiled, options: dict) -> Callable:
+    """The same of nutpie; the modes share the compiled model."""
     import nutpie
-
-    compiled = nutpie.compile_pymc_model(model, backend="numba")
 
     def sample(seed: int, draws: int, limit: float):
         handle = nutpie.sample(
@@ -137,14 +136,25 @@ def compile_nutpie(model, options: dict) -> Callable:
     return sample
 
 
-def compile_for(sampler: str, model) -> Callable:
-    if sampler == "mjhmc":
-        return compile_ours(model, {})
-    if sampler == "nutpie":
-        return compile_nutpie(model, {})
-    import nutpie
+class Compiled:
+    """A model, compiled for the samplers that are asked for."""
 
-    return compile_nutpie(model, problems.low_rank_options(nutpie.sample))
+    def __init__(self, entry):
+        self.entry = entry
+
+    @cached_property
+    def for_nutpie(self):
+        import nutpie
+
+        return nutpie.compile_pymc_model(self.entry(), backend="numba")
+
+    def sampler(self, name: str) -> Callable:
+        if name == "mjhmc":
+            return compile_ours(self.entry(), {})
+        import nutpie
+
+        low_rank = problems.low_rank_options(nutpie.sample) if name == "nutpie_lowrank" else {}
+        return sample_nutpie(self.for_nutpie, low_rank)
 
 
 def as_run(data, var_names: list[str], warned: int) -> Run:
@@ -191,11 +201,10 @@ def measured(sample: Callable, seed: int, limit: float, var_names: list[str]) ->
     return cost | score(as_run(data, var_names, warned)) | {"notes": chosen(data)}
 
 
-def ready(sampler: str, entry) -> tuple[Callable, dict]:
-    """The sampler of a model, compiled, and what that cost."""
-    model = entry()
+def ready(sampler: str, model: Compiled) -> tuple[Callable, dict]:
+    """The sampler of a model, compiled, and what that cost; the second mode of nutpie has it."""
     timer = Timer()
-    sample = compile_for(sampler, model)
+    sample = model.sampler(sampler)
     compiled, timer = timer.read()["cpu_seconds"], Timer()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -227,7 +236,8 @@ def run_model(name: str, arguments) -> None:
     about["dim"] = int(sum(np.size(value) for value in point.values()))
     missing = to_do(name, arguments)
     samplers = dict.fromkeys(sampler for _, sampler in missing)
-    compiled = {sampler: ready(sampler, entry) for sampler in samplers}
+    model = Compiled(entry)
+    compiled = {sampler: ready(sampler, model) for sampler in samplers}
     spent = dict.fromkeys(samplers, 0.0)
     for seed, sampler in missing:
         if sampler == "nutpie_lowrank" and spent[sampler] >= MOST_LOW_RANK:
