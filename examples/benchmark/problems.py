@@ -2,8 +2,8 @@
 
 A problem is compiled once and then sampled as often as wanted. There are built-in ones, made of
 `mjhmc_numba.targets`, and those of a folder of PyMC models: a `models.py` with `MODELS[name]()`
-that builds a model, and `.var_names`, `.param_names(shapes)` and `.reference()`. Three folders lie
-beside this file: `posteriors` (the default), `case_studies` and `gallery`.
+that builds a model, and `.var_names`, `.param_names(shapes)` and `.reference()`. Four folders lie
+beside this file: `posteriors` (the default), `case_studies`, `gallery` and `several_modes`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import warnings
 from abc import ABC, abstractmethod
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from effective import Moments, Run
@@ -68,16 +69,21 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@cache
 def bench_models(bench: Path) -> dict:
-    """`MODELS` of the folder's models.py.
+    """`MODELS` of the folder's models.py."""
+    return bench_module(bench).MODELS
+
+
+@cache
+def bench_module(bench: Path) -> ModuleType:
+    """The folder's models.py.
 
     Its modules are forgotten afterwards: those of another folder may have the same names.
     """
     before = set(sys.modules)
     sys.path.insert(0, str(bench))
     try:
-        return importlib.import_module("models").MODELS
+        return importlib.import_module("models")
     finally:
         sys.path.remove(str(bench))
         for name in set(sys.modules) - before:

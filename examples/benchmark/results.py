@@ -19,6 +19,7 @@ from pathlib import Path
 import ablation
 import efficiency
 import modes
+import motion_search
 import problems
 import results_page
 from measure import RESULTS
@@ -38,6 +39,8 @@ def commands(arguments) -> list[list[str]]:
     folder, chosen = arguments.results, arguments.models
     posteriors = list(problems.bench_models(problems.POSTERIORS))
     studies = list(problems.bench_models(HERE / "case_studies"))
+    real = list(problems.bench_models(HERE / "gallery"))
+    known = list(problems.bench_models(HERE / "several_modes"))
 
     def among(names: list[str]) -> str:
         return ",".join(name for name in names if chosen is None or name in chosen)
@@ -59,6 +62,12 @@ def commands(arguments) -> list[list[str]]:
         ("ablation", among(ablation.TARGETS), "ablation.csv", [*seeds, *length]),
     ]
     if not arguments.quick:
+        steps += [
+            ("per_second", among(real), "per_second.csv", ["--bench", "gallery", *seeds]),
+            ("per_second", among(posteriors), "per_second.csv", seeds),
+            ("motion_search", among(motion_search.TARGETS), "motion_search.csv", []),
+            ("modes", among(known), "modes_known.csv", ["--bench", "several_modes", *number]),
+        ]
         steps.append(("correctness", among(posteriors), "correctness.csv", seeds))
     return [
         program(name, "--models", models, "--out", str(folder / file), *more)
@@ -82,7 +91,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments.samplers = arguments.samplers or ",".join(efficiency.USUAL)
     arguments.models = arguments.models.split(",") if arguments.models else None
     known = {*NORMALS, *ablation.TARGETS, *problems.bench_models(problems.POSTERIORS)}
-    known |= set(problems.bench_models(HERE / "case_studies"))
+    for folder in ("case_studies", "gallery", "several_modes"):
+        known |= set(problems.bench_models(HERE / folder))
     unknown = set(arguments.models or ()) - known
     if unknown:
         parser.error(f"unknown models: {', '.join(sorted(unknown))}")

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from page_of_ablation import ablation_ratios, ablation_text
+from page_of_costs import sections
 from results_pictures import draw_ablation, draw_ratios
 from results_table import (
     DEFAULT,
@@ -406,57 +408,6 @@ def correctness_text(rows: Sequence[dict[str, str]]) -> str:
     )
 
 
-# -------------------------------------------------------------------- ablation
-
-
-def ablation_ratios(rows: Sequence[dict[str, str]], column: str) -> dict[str, dict[str, float]]:
-    """By variant and target: efficiency over that of the default."""
-    cells: dict[str, dict[str, float]] = {}
-    for variant in dict.fromkeys(row["variant"] for row in rows):
-        for target in dict.fromkeys(row["model"] for row in rows):
-            mine = _cell(rows, variant, target, column)
-            base = _cell(rows, "default", target, column)
-            if mine is not None and base is not None:
-                cells.setdefault(variant, {})[target] = mine / base
-    return cells
-
-
-def _cell(rows, variant: str, target: str, column: str) -> float | None:
-    return geometric_mean(
-        float(row[column])
-        for row in rows
-        if row["variant"] == variant and row["model"] == target and row[column] != ""
-    )
-
-
-def ablation_text(rows: Sequence[dict[str, str]]) -> str:
-    cells = ablation_ratios(rows, "per_1000_draws")
-    squares = ablation_ratios(rows, "squares_per_1000_draws")
-    names = list(dict.fromkeys(row["model"] for row in rows))
-    body = []
-    for variant, by_target in cells.items():
-        body.append(
-            [
-                variant,
-                *(number(by_target.get(name)) for name in names),
-                f"**{number(geometric_mean(by_target.values()))}**",
-                number(geometric_mean(squares.get(variant, {}).values())),
-            ]
-        )
-    seeds = len({row["seed"] for row in rows})
-    return (
-        "## What each ingredient is worth\n\nEfficiency of the worst parameter after warm-up, over "
-        f"that of the default settings, one ingredient changed at a time; {seeds} seeds. All that "
-        "is not named is tuned as always, also for the paper's own rule (sqrt rates, Poisson time, "
-        "leapfrog, full refresh). Below 1 the default is the better choice. The kernel has no "
-        "switch for its cache of rungs: the rows without it are computed, from the same draws, "
-        "with one rung (all its gradients) added for every flip. That is the least it costs: a "
-        "chain that walks back over several known rungs would pay for each.\n\n"
-        + markdown(["variant", *names, "geometric mean", "of squares"], body)
-        + "\n\n![Ablation](results/ablation.png)"
-    )
-
-
 # ------------------------------------------------------------------------ page
 
 
@@ -491,6 +442,7 @@ def write(efficiency: Path, ablation: Path, page: Path) -> None:
         rows = efficiency.with_name(name)
         if rows.exists():
             parts.append(other_models_text(Table(read(rows)), text))
+    parts += sections(efficiency.parent)
     draw_ratios(table, efficiency.with_suffix(".png"))
     if ablation.exists():
         rows = read(ablation)

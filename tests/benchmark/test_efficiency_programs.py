@@ -276,8 +276,12 @@ def test_all_results_are_made_of_all_models_in_the_folder_of_the_stored_ones():
         ("efficiency", "efficiency.csv", 3),
         ("efficiency", "case_studies.csv", 22),
         ("modes", "modes.csv", 1),
-        ("ablation", "ablation.csv", 7),
+        ("ablation", "ablation.csv", 20),
         ("correctness", "correctness.csv", 20),
+        ("per_second", "per_second.csv", 12),
+        ("per_second", "per_second.csv", 20),
+        ("motion_search", "motion_search.csv", 10),
+        ("modes", "modes_known.csv", 11),
     }
     assert {out.parent for out in outs} == {PROGRAMS / "results"}
 
