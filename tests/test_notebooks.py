@@ -63,7 +63,9 @@ def test_every_notebook_runs(notebook, capsys):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_every_block_of_a_page_runs(page, capsys):
-    run([block for block in BLOCK.findall(page.read_text()) if "..." not in block], page.name)
+    text = page.read_text()
+    blocks = BLOCK.findall(text) + CELL.findall(text)
+    run([block for block in blocks if "..." not in block], page.name)
 
 
 @pytest.mark.filterwarnings("ignore")
