@@ -61,8 +61,7 @@ def per_draw() -> str:
         return statistics.geometric_mean(float(row[column]) for row in chosen)
 
     lines = [
-        "| posterior | sampler | gradients per draw | ESS per draw (median parameter) "
-        "| ESS per 1000 gradients (worst parameter) |",
+        "| posterior | sampler | gradients per draw | ESS per draw, median | per 1000 gradients, worst |",
         "|---|---|---|---|---|",
     ]
     for model in MODELS:

@@ -41,6 +41,7 @@ def with_addresses(project: str, address: str) -> str:
 
 
 def main() -> None:
+    """Change both files in place."""
     address, tag = sys.argv[1].rstrip("/"), sys.argv[2]
     for name, change in (
         ("README.md", lambda text: absolute(text, address, tag)),

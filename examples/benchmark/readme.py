@@ -1,7 +1,7 @@
 """The measured numbers of the README and its picture, from the CSV files in results/.
 
-    python readme.py          # writes both anew; a test compares the README with the files
-    python readme.py --run    # runs the README's first block, too, and shows what it prints
+`python readme.py` writes both anew (a test compares the README with the files), and with `--run`
+also what the first block of the README prints.
 """
 
 from __future__ import annotations
@@ -47,9 +47,14 @@ def real_models(results: Path) -> Table | None:
 # ------------------------------------------------------------------------- numbers
 
 
-def over_better(table: Table, column: str) -> tuple[str, str]:
-    """Ours over the better of nutpie's modes: typical, and the worst model."""
-    return typical_and_worst(table.ratios(column, peer="better"))
+def over_better(table: Table, column: str) -> dict[str, float]:
+    """Ours over the better of nutpie's modes, by model; a mode that was given up is none."""
+    ratios = {}
+    for model in table.judged:
+        pairs = [table.ratio(model, column, peer=mode) for mode in (DEFAULT, LOW_RANK)]
+        if known := [value for value in pairs if value is not None]:
+            ratios[model] = min(known)
+    return ratios
 
 
 def typical_and_worst(ratios: dict[str, float], worst=min) -> tuple[str, str]:
@@ -74,32 +79,30 @@ def first_draws(results: Path) -> tuple[str, str, int]:
 def table_lines(results: Path) -> list[str]:
     """The table of the README, and where it loses."""
     bench, real = Table(read(results / "efficiency.csv")), real_models(results)
-    count = len(bench.ratios("per_1000_draws", peer="better"))
+    by_gradient, whole = (over_better(bench, c) for c in ("per_1000_draws", "per_1000_all"))
     ess = "effective samples per"
     rows = [
-        (f"{ess} gradient, {count} posteriors", *over_better(bench, "per_1000_draws")),
-        ("the same, the warm-up's gradients included", *over_better(bench, "per_1000_all")),
+        (f"{ess} gradient, {len(by_gradient)} posteriors", *typical_and_worst(by_gradient)),
+        ("the same, the warm-up's gradients included", *typical_and_worst(whole)),
     ]
+    below = [f"per gradient on {listed(by_gradient)}"]
     if real:
-        count = len(real.ratios(SECOND, peer="better"))
-        what = f"{ess} CPU second of whole runs, {count} models with real data"
-        rows.append((what, *over_better(real, SECOND)))
+        by_second = over_better(real, SECOND)
+        what = f"{ess} CPU second of whole runs, {len(by_second)} models with real data"
+        rows.append((what, *typical_and_worst(by_second)))
+        below.append(f"per second on {listed(by_second)}")
     *numbers, count = first_draws(results)
-    rows.append((f"CPU seconds to the first draw of a new model (less is better), {count} models", *numbers))
+    what = f"CPU seconds to the first draw of a new model (less is better), {count} models"
+    rows.append((what, *numbers))
     what, text, _, _ = r_hat_bar(bench)
     agreed, *missed = text.split("; not ")
     rows.append(("R-hat below 1.01 in all runs, where nutpie's is", agreed, *(missed or ["none"])))
-    lines = ["| ours over nutpie's, the better of its two modes | typical | worst |", "|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    return [*lines, "", losses(bench, real)]
-
-
-def losses(bench: Table, real: Table | None) -> str:
-    """The models on which one of nutpie's modes does better."""
-    below = [f"per gradient on {listed(bench.ratios('per_1000_draws', peer='better'))}"]
-    if real:
-        below.append(f"per second on {listed(real.ratios(SECOND, peer='better'))}")
-    return f"Nutpie does better {'; '.join(below)}."
+    head = [
+        "| ours over nutpie's, the better of its two modes | typical | worst |",
+        "|---|---|---|",
+    ]
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [*head, *lines, "", f"Nutpie does better {'; '.join(below)}."]
 
 
 def listed(ratios: dict[str, float]) -> str:
@@ -151,6 +154,7 @@ def draw(table: Table, columns: dict[str, str], path: Path) -> None:
         panel.set_axisbelow(True)
         for sampler, (label, marker, colour) in PEERS.items():
             _draw_peer(panel, table, order, column, sampler, marker, colour, label)
+        panel.set_ylim(-0.7, len(order) - 0.3)
         _plain_ticks(panel)
         panel.set_title(title, fontsize=10)
         panel.set_xlabel("MJHMC is better →", fontsize=9, loc="right")
@@ -169,9 +173,7 @@ def _draw_peer(panel, table, order, column, sampler, marker, colour, label) -> N
     sure = [all(table.is_mixed(m, s) for s in (OURS, sampler)) for _, m, _ in points]
     faces = [colour if mixed else "white" for mixed in sure]
     rows, _, values = zip(*points, strict=True)
-    panel.scatter(
-        values, rows, s=30, marker=marker, facecolors=faces, edgecolors=colour, zorder=3
-    )
+    panel.scatter(values, rows, s=30, marker=marker, facecolors=faces, edgecolors=colour, zorder=3)
     panel.scatter([], [], s=30, marker=marker, color=colour, label=f"ours / {label}")
 
 
