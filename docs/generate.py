@@ -61,7 +61,7 @@ def per_draw() -> str:
         return statistics.geometric_mean(float(row[column]) for row in chosen)
 
     lines = [
-        "| posterior | sampler | gradients per draw | ESS per draw, median | per 1000 gradients, worst |",
+        "| posterior | sampler | gradients per draw | ESS per draw, median | per 1000 gradients |",
         "|---|---|---|---|---|",
     ]
     for model in MODELS:
