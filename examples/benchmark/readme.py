@@ -24,6 +24,7 @@ PICTURE = RESULTS / "readme.png"
 
 GRADIENT, SECOND = "per_1000_all", "per_cpu_second"
 NUTS = "nuts"
+MOST = 300.0  # larger ratios are shown here, with an arrow: one outlier would squeeze the others
 # Whom ours is divided by: name, marker, colour.
 PEERS = {
     DEFAULT: ("nutpie", "o", "#9aa4b2"),
