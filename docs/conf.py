@@ -1,18 +1,19 @@
 """The documentation site: `make docs` writes it to docs/_build/html."""
 
 import sys
-from importlib.metadata import version as installed
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generate
+
+import mjhmc_numba
 
 generate.write()
 
 project = "mjhmc_numba"
 author = "the mjhmc_numba developers"
 copyright = author  # noqa: A001
-release = version = installed("mjhmc_numba")
+release = version = mjhmc_numba.__version__
 
 extensions = [
     "myst_nb",
@@ -41,6 +42,8 @@ numpydoc_xref_param_type = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "mjhmc_numba"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "show_nav_level": 2,
     "navigation_with_keys": False,

@@ -24,7 +24,7 @@ from mjhmc_numba.results import Result, Stored, from_store
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import Tuned
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CheckpointError",

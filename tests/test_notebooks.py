@@ -1,6 +1,7 @@
 """The notebooks and pages can be run. Here in a short form: few draws."""
 
 import re
+import warnings
 from pathlib import Path
 
 import matplotlib as mpl
@@ -62,4 +63,20 @@ def test_every_notebook_runs(notebook, capsys):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_every_block_of_a_page_runs(page, capsys):
-    run([block for block in BLOCK.findall(page.read_text()) if "..." not in block], page.name)
+    text = page.read_text()
+    blocks = BLOCK.findall(text) + CELL.findall(text)
+    run([block for block in blocks if "..." not in block], page.name)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_warning_that_a_page_explains_is_provoked_by_its_examples(monkeypatch, capsys):
+    monkeypatch.undo()  # runs of the length that a reader makes
+    page = (ROOT / "docs/diagnostics.md").read_text()
+    quoted = re.findall(r'^\| "(.+?)" \|', page, flags=re.MULTILINE)
+    assert len(quoted) > 10
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(BLOCK.findall(page), "diagnostics.md")
+    said = " ".join(str(warning.message) for warning in caught) + capsys.readouterr().out
+    for text in quoted:
+        assert re.search(re.sub(r"\bn\b", "[0-9.]+", re.escape(text)), said), text

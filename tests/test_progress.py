@@ -292,6 +292,20 @@ def test_remaining_time_is_that_of_the_current_phase(clock):
         assert screen(stream.getvalue())[1].endswith("0:25 < 0:05")
 
 
+def test_a_chain_that_has_only_begun_is_taken_to_be_as_long_as_one_that_has_ended(clock):
+    stream = FakeStream()
+    with Progress(stream=stream) as progress:
+        progress.update([warmup(0), ChainProgress(0, 2000)])
+        clock.now += 20.0
+        progress.update([finished(), warmup(0)])
+        clock.now += 5.0  # at this pace it would take 1000 s
+        progress.update([finished(), warmup(10)])
+        assert screen(stream.getvalue())[-1].endswith("0:25 elapsed, 0:15 left")
+        clock.now += 20.0  # it is slower than the other: its own pace counts
+        progress.update([finished(), warmup(50)])
+        assert screen(stream.getvalue())[-1].endswith("0:45 elapsed, 16:15 left")
+
+
 def test_a_chain_that_waits_does_not_age_and_a_finished_one_stops(clock):
     stream = FakeStream()
     waiting = ChainProgress(0, 2000)

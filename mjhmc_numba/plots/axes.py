@@ -16,6 +16,7 @@ __all__ = [
     "nothing",
     "on_axes",
     "open_axes",
+    "plain_log",
     "tidy",
 ]
 
@@ -86,6 +87,16 @@ def tidy(ax: Any, title: str = "", xlabel: str = "", ylabel: str = "") -> None:
     ax.set_xlabel(xlabel, fontsize=9)
     ax.set_ylabel(ylabel, fontsize=9)
     ax.tick_params(labelsize=8)
+
+
+def plain_log(ax: Any) -> None:
+    """A logarithmic axis of y with plain numbers: 0.5 and 2, not powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
 
 
 def nothing(ax: Any, why: str) -> None:

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from mjhmc_numba.plots.axes import COLORS, chain_color, finish, nothing, on_axes, open_axes, tidy
+from mjhmc_numba.plots.axes import (
+    COLORS,
+    chain_color,
+    finish,
+    nothing,
+    on_axes,
+    open_axes,
+    plain_log,
+    tidy,
+)
 from mjhmc_numba.plots.data import as_arviz, statistic, stored
 
 __all__ = ["plot_reparametrisation", "plot_warmup"]
@@ -81,8 +90,8 @@ def _draw_windows(axes: Any, windows: list) -> None:
         coordinates.stairs(moved, ends, baseline=None, ls="--", **style)
         middle = 0.5 * (ends[1:] + ends[:-1])
         density.plot(middle, [w["log_density"] for w in chain], marker=".", ms=4, **style)
-    step.set_yscale("log")
-    length.set_yscale("log")
+    for panel in (step, length):
+        plain_log(panel)
     step.legend(fontsize=8, frameon=False)
     keys = [coordinates.plot([], [], color="k", ls=ls)[0] for ls in ("-", "--")]
     told = ["directions of the metric", "reparametrised dimensions"]
@@ -103,7 +112,7 @@ def _draw_kept(axes: Any, data: Any) -> None:
         values = statistic(data, name, "warmup_sample_stats")
         for k, of_chain in enumerate([] if values is None else values):
             panel.plot(of_chain, color=chain_color(k), lw=0.8, label=f"chain {k}")
-    step.set_yscale("log")
+    plain_log(step)
     step.legend(fontsize=8, frameon=False)
     tidy(step, "Step size", "", "per gradient, whitened")
     tidy(length, "Gradients per draw", "", "")

@@ -12,6 +12,9 @@ __all__ = ["ChainProgress", "Note", "Picture", "Report", "Stopwatch", "duration"
 # Below this much of a phase its speed is a guess, and the speed since the start is used:
 # of 20 iterations with times that vary by their mean it is known to 22 %.
 SETTLED_ITERATIONS = 20
+# Below this share of a chain other chains tell more about its time: its first windows are short and
+# search for starts, coordinates and step size.
+EARLY = 0.1
 
 
 class ChainProgress(NamedTuple):
@@ -124,13 +127,21 @@ class Picture(NamedTuple):
         """Seconds until the last chain ends; NaN while unknown.
 
         Chains that have not begun will take as long as the others do, and run when those that are
-        at work now have made room.
+        at work now have made room. The pace of a chain that has only begun says little: once
+        another has ended, it is taken to be as long.
         """
         begun = [r for r in self.reports if not math.isnan(r.remaining) and r.row.done > 0]
         if not begun:
             return math.nan
-        usual = sum(r.elapsed + r.remaining for r in begun) / len(begun)
-        left = [r.remaining if r in begun else usual for r in self.reports]
+        ended = [r.elapsed for r in begun if r.row.phase == "done"]
+        typical = sum(ended) / len(ended) if ended else math.nan
+
+        def remaining(report: Report) -> float:
+            as_others = typical - report.elapsed
+            return as_others if report.fraction < EARLY and as_others > 0 else report.remaining
+
+        usual = sum(r.elapsed + remaining(r) for r in begun) / len(begun)
+        left = [remaining(r) if r in begun else usual for r in self.reports]
         at_work = sum(report.is_at_work for report in self.reports)
         return max(*left, sum(left) / max(at_work, 1))
 
