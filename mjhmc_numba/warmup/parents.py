@@ -95,7 +95,9 @@ def choose(
     rows = np.linspace(0, len(x) - 1, min(len(x), MOST_DRAWS)).astype(int)
     before = None if known is None else _parents_of(known)
     with np.errstate(all="ignore"):  # what is not finite is not chosen
-        parents = _Choice(x[rows], grad[rows], metric_of).choose(before, best_metric_of or metric_of)
+        parents = _Choice(x[rows], grad[rows], metric_of).choose(
+            before, best_metric_of or metric_of
+        )
         found = None if parents is None else _fitted(x, grad, parents, slice(None), ROUNDS)
         return None if found is None else found[0]
 
