@@ -13,10 +13,10 @@ n d p^2 operations for n <= `MOST_DRAWS` draws and p coefficients per child, and
 metrics of the strongest directions, n d each for a fixed number of them. Locations are compared
 with a diagonal metric first. Parents are those that complete metrics of all that is tried lead to,
 but in three of 16 searches on rat_tumor, where another one of two with about the same score lost
-less (ten hierarchies, 8 to 24 searches each). To look at 64 of the dimensions only, those with the best
-scores and what is near them, took an eighth of the time, and chains chose differently: it was left
-(radon_slopes_centred, 3 seeds). So were fits compiled by Numba child by child: in 175 dimensions
-they took a third longer than those with BLAS, and in 21 a sixth less.
+less (ten hierarchies, 8 to 24 searches each). To look at 64 of the dimensions only, those with the
+best scores and what is near them, took an eighth of the time, and chains chose differently: it was
+left (radon_slopes_centred, 3 seeds). So were fits compiled by Numba child by child: in 175
+dimensions they took a third longer than those with BLAS, and in 21 a sixth less.
 """
 
 from __future__ import annotations
