@@ -255,7 +255,8 @@ class _Choice:
         found = None
         if len(parents.all) < self.x.shape[1]:  # some dimension is a child
             found = _fitted(self.x, self.grad, parents, self.held_out.told, TRIAL_ROUNDS)
-        return _Tried(parents, *(found or (None, None)), self.held_out)
+        reparametrisation, inner = (None, None) if found is None else found
+        return _Tried(parents, reparametrisation, inner, self.held_out)
 
 
 def _fitted(x, grad, parents: Parents, some, rounds: int):
