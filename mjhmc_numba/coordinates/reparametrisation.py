@@ -211,7 +211,15 @@ class Reparametrisation:
         pushed[..., self.children] = slope
         return pushed
 
-    def _with_parents(self, x, grad, slope, sign: float, location, scale) -> np.ndarray:
+    def _with_parents(
+        self,
+        x: np.ndarray,
+        grad: np.ndarray,
+        slope: np.ndarray,
+        sign: float,
+        location: np.ndarray,
+        scale: np.ndarray,
+    ) -> np.ndarray:
         """The gradient with what the children add to their parents, from their slopes by x."""
         out, i = np.array(grad, dtype=float), 1 + self.location_parents.size
         by_scale, by_shift = slope * (x[..., self.children] - location) + 1.0, scale * slope

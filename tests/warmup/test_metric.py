@@ -6,7 +6,7 @@ import pytest
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Metric
 from mjhmc_numba.warmup import metric as tuner
-from mjhmc_numba.warmup.spectrum import COARSE_DETAIL, FINE_DETAIL
+from mjhmc_numba.warmup.spectrum import COARSE_DETAIL, FINE_DETAIL, estimate
 from tests.synthetic import low_rank
 
 
@@ -210,14 +210,25 @@ def test_the_slowest_scale_is_one_in_the_right_metric(seeds):
     assert tuner.slowest_scale(Metric.dense(covariance), x, grad) == pytest.approx(1.0, rel=0.1)
 
 
+@pytest.mark.parametrize("d", [8, 150])
 @pytest.mark.parametrize("length", [3.0, 10.0])
-def test_the_slowest_scale_is_that_of_the_longest_direction(length, seeds):
+def test_the_slowest_scale_is_that_of_the_longest_direction(length, d, seeds):
     rng = np.random.default_rng(seeds(90))
-    scale = np.logspace(-1, 1, 8)
-    covariance = spiked(8, [length**2], rng) / np.outer(scale, scale)
+    scale = np.logspace(-1, 1, d)
+    covariance = spiked(d, [length**2], rng) / np.outer(scale, scale)
     x, grad = gaussian(covariance, 4000, rng)
-    unit = Metric.diagonal(np.ones(8))
+    unit = Metric.diagonal(np.ones(d))
     assert tuner.slowest_scale(unit, x, grad) == pytest.approx(length, rel=0.1)
+
+
+def test_the_strongest_directions_are_found_without_the_others(seeds):
+    rng = np.random.default_rng(seeds(94))
+    covariance = spiked(150, [100.0, 30.0, 0.02], rng)
+    x, grad = gaussian(covariance, 300, rng)
+    found = estimate(x, grad, "low_rank", only_strong=True)
+    assert len(found.eigenvalues) <= tuner.STRONGEST
+    ratios = relative_eigenvalues(found.metric(COARSE_DETAIL), covariance)
+    assert ratios.max() / ratios.min() < 8.0  # 5,000 without a metric
 
 
 def test_noise_does_not_lengthen_the_slowest_scale(seeds):
