@@ -41,16 +41,9 @@ Peak memory of the process, above what it had after importing and compiling, ove
 output (draws and statistics).""",
 }
 
-# Of `kernel_versions.py`, which needs another version, and of `pymc_speed.py`, `first_draw.py` and
-# `whole_runs.py`, which take longer than all the others: they are run where they are asked for.
-ASKED_FOR = {
-    "kernel_versions": """## The kernel beside one that was compiled in Numba's own way
-
-The kernel is compiled into one piece of machine code, with passes of our own; this version's time
-per gradient over that of the last one before (git archive e11ec21^), which had machine code for
-each function. Both run with the same settings, found by a warm-up of this version, and make the
-same number of gradients; a process for each, in turn, the median of the ratios of CPU times and the
-middle half of them. The loss is to be none.""",
+# Of `pymc_speed.py`, `first_draw.py` and `whole_runs.py`, which take longer than all the others:
+# they are run where they are asked for.
+OF_MODELS = {
     "pymc_gradients": """## PyMC models: time per gradient beside nutpie
 
 Of one chain on one thread: the time of 2000 more draws after the same warm-up, over the gradients
@@ -101,7 +94,7 @@ def write_page() -> None:
         f"{mjhmc_numba.__version__}"
     )
     parts = ["# Speed", INTRODUCTION, f"{processor()}, {os.cpu_count()} cores; {versions}."]
-    for name, text in (PROGRAMS | ASKED_FOR).items():
+    for name, text in (PROGRAMS | OF_MODELS).items():
         path = RESULTS / f"{name}.csv"
         if path.exists():
             parts += [text, table(path)]

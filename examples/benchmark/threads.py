@@ -7,8 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from kernel_cases import dense_gaussian
-from kernel_overhead import bare_calls
+from kernel_overhead import bare_calls, dense_gaussian
 from measure import interleaved, ratio, report, verdict
 
 import mjhmc_numba as mj
