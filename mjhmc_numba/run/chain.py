@@ -14,6 +14,7 @@ from mjhmc_numba.initial import find_start
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, INTERRUPTED, RECORD_FULL
 from mjhmc_numba.process import Aborted, Process, random_words
 from mjhmc_numba.run.going_on import go_on, load_files, room_of, save_files, state_of
+from mjhmc_numba.run.memory import give_back
 from mjhmc_numba.run.tasks import ChainOutput
 from mjhmc_numba.run.watched import NUMBERS_AT_ONCE, WatchedChain
 from mjhmc_numba.stats import COLUMN, Rows
@@ -117,6 +118,7 @@ class ChainRun(WatchedChain):
         if self.aborted.is_set():
             return
         self.tuner, self.is_warm = None, True
+        give_back(8 * self.task.target.ndim * self.task.tune)
         self.warmup_gradients += self.process.progress().gradients
         self.process.count_anew()
 

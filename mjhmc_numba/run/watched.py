@@ -15,7 +15,7 @@ from mjhmc_numba.progress import ChainProgress
 from mjhmc_numba.run.tasks import ChainOutput, ChainState, ChainTask
 from mjhmc_numba.stats import Rows
 from mjhmc_numba.storage import Stream
-from mjhmc_numba.tuned import WarmupWindow
+from mjhmc_numba.tuned import Tuned, WarmupWindow
 from mjhmc_numba.warmup import Tuner
 
 __all__ = ["WatchedChain"]
@@ -44,6 +44,7 @@ class WatchedChain:
     sampling: bool = False
     finished: bool = False
     last: ChainProgress | None = None  # of a chain that has ended
+    tuned: Tuned | None = None  # likewise
     aborted: threading.Event = field(default_factory=threading.Event)
 
     def make_room(self) -> None:
@@ -115,9 +116,11 @@ class WatchedChain:
         )
 
     def unfinished(self) -> ChainOutput:
-        """What a chain has made that is not waited for."""
+        """What a chain has made that is not waited for; it may end at this very moment."""
         nothing = Rows.empty(0, self.out.shape[1])
-        if self.process is None:
+        process = self.process
+        tuned = self.tuned if process is None else process.tuned
+        if tuned is None:  # it has not begun
             return ChainOutput(nothing, nothing)
         kept = self.task.keep_warmup
         return ChainOutput(
@@ -126,7 +129,7 @@ class WatchedChain:
             self.acceptance,
             self.warmup_made,
             self.warmup_gradients,
-            self.process.tuned,
+            tuned,
             self._jumps(),
             gradient=self._gradients(),
             windows=list(self.windows),
@@ -139,6 +142,7 @@ class WatchedChain:
         """What the chain made, with an error, or with what it needs to go on."""
         task = self.task
         self.finished = True
+        self.tuned = self.process.tuned if self.process else None
         if task.keep_warmup or error is not None:
             self.warmup = self.warmup.until(self.warmup_kept)
         else:
@@ -149,7 +153,7 @@ class WatchedChain:
             self.acceptance,
             self.warmup_made,
             self.warmup_gradients,
-            self.process.tuned if self.process else None,
+            self.tuned,
             self._jumps(),
             self._divergence_start(),
             self._gradients(),
@@ -186,7 +190,8 @@ class WatchedChain:
         return self.process.divergence_starts[: self.made]
 
     def _gradients(self) -> np.ndarray | None:
-        if self.gradient is not None or not self.task.store_gradients or self.process is None:
+        process = self.process  # the chain may end meanwhile
+        if self.gradient is not None or not self.task.store_gradients or process is None:
             return self.gradient
-        made = self.process.progress().draws if self.sampling else 0
-        return self.process.kept_gradients(made)
+        made = process.progress().draws if self.sampling else 0
+        return process.kept_gradients(made)

@@ -148,7 +148,13 @@ def _covariance(moments: _Moments) -> tuple[np.ndarray, np.ndarray, float]:
         amount = share * (RIDGE * min(noise, 1.0) if k else FIRST_RIDGE)
         ridge = max(amount, LEAST_RIDGE * np.trace(here.q), LEAST_RIDGE) * np.eye(d)
         root = (vectors * np.sqrt(guess)) @ vectors.T
-        sigma = root @ geometric_mean(here.z + ridge, here.q + ridge) @ root
+        try:
+            mean = geometric_mean(here.z + ridge, here.q + ridge)
+        except np.linalg.LinAlgError:
+            if k == 0:  # draws that are not finite
+                raise
+            break  # what is left of the noise is rounding
+        sigma = root @ mean @ root
         values, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
         values = np.clip(values, LEAST_RIDGE, 1.0 / LEAST_RIDGE)
     # The largest eigenvalue of noise with this variance alone (Marchenko and Pastur 1967).

@@ -354,6 +354,16 @@ def test_a_running_chain_shows_its_draws(compiled, running):
     assert second.size >= first.size  # of more chains, it may be, and fewer draws of each
 
 
+def test_a_chain_that_ends_while_it_is_given_up_keeps_its_draws(compiled):
+    """Its own thread lets go of the process when others are about to look at it."""
+    handle = compiled.sample(**SMALL, blocking=False)
+    handle.wait(timeout=60)
+    for run, draws in zip(handle._runs, handle.result.draws, strict=True):
+        output = run.unfinished()
+        assert np.array_equal(output.rows.draws, draws)
+        assert output.tuned is not None
+
+
 def test_an_aborted_run_keeps_its_draws(running):
     seen = wait_for_draws(running)["posterior"].sizes["draw"]
     began = time.perf_counter()

@@ -96,7 +96,7 @@ def parse():
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--dear", type=float, default=5.0, help="seconds of a test")
     parser.add_argument("--select", default="not long and not clients", help="as pytest -m")
-    parser.add_argument("--out", type=Path, default=RESULTS / "flakes.csv")
+    parser.add_argument("--out", type=Path, default=RESULTS / "flakes_by_test.csv")
     return parser.parse_args()
 
 
