@@ -66,3 +66,17 @@ def test_the_picture_shows_every_model_and_whom_it_is_compared_with(tmp_path):
         nutpie, nuts = [c for c in panel.collections if len(c.get_offsets())]
         assert nutpie.get_facecolor()[0].tolist() == [1, 1, 1, 1]  # its R-hat is 1.2: hollow
         assert nuts.get_facecolor()[0].tolist() != [1, 1, 1, 1]
+
+
+def test_the_output_that_is_shown_has_what_does_not_hang_on_the_machine():
+    with importable():
+        import readme
+
+        told = [
+            "Compiling ... done in 3.0 s",
+            "Sampled 4 chains x (1000 + 1000) draws in 1.0 s: ...",
+        ]
+        printed = [" ━━━ 1000 ", "        mjhmc  nuts", "divergences   0   1"]
+        printed += ["seconds, with compilation   1   2", "ESS per second   3   4", "", "A verdict."]
+        lines = readme.shown(told, printed)
+    assert lines == ["```text", told[1], "", *printed[1:3], "```"]
