@@ -176,7 +176,8 @@ def test_an_aborted_run_goes_on_as_if_it_had_not_been(simulation, step_size):
 
     with pytest.warns(SlowDensityWarning):
         target = as_target(stopping, 2)
-    values = tuned(2, draw_interval=20.0, step_size=step_size)
+    # Two gradients per rung, so that the 100th is not its last and a look is cut in the middle.
+    values = tuned(2, draw_interval=20.0, step_size=step_size, num_steps=2)
     process = started(target, settings(**simulation), values, 5)
     draws, columns = empty(40, 2)
     filled, status = process.run(draws, columns)
