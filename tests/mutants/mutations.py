@@ -555,7 +555,6 @@ MUTANTS = (
         "kernel/jump.py",
         "math.exp(min(0.0, log_ratio))",
         "math.exp(min(0.1, log_ratio))",
-        CLOCKS,
     ),
     Mutant(
         "acceptances of visits, not of time",
