@@ -217,9 +217,12 @@ def ready(sampler: str, model: Compiled) -> tuple[Callable, dict]:
 def alone(path: Path):
     """Another process that writes to the same file waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(folder)
 
 
 def keep(path: Path, row: dict) -> None:
