@@ -209,6 +209,16 @@ def seeds_text(table: Costs) -> str:
     )
 
 
+def load_text(rows: Sequence[dict[str, str]]) -> str:
+    """How busy the machine was."""
+    loads = [float(row["load"]) for row in rows if row.get("load")]
+    if not loads:
+        return ""
+    return (
+        f" Processes that wanted a core while the rows were made: {statistics.median(loads):.0f}."
+    )
+
+
 def per_second_text(rows: Sequence[dict[str, str]]) -> str:
     parts = [
         "## Whole runs per CPU second\n\nFrom the compiled model to the ArviZ object "
@@ -216,7 +226,10 @@ def per_second_text(rows: Sequence[dict[str, str]]) -> str:
         "CPU seconds are those of the process and its threads; ESS is the worst scored "
         "parameter's, the smaller of bulk and tail. The better mode is the better of nutpie's "
         "default and low rank, column by column; where low rank takes a minute it has one or two "
-        "seeds. Not judged: " + "; ".join(f"{m}: {why}" for m, why in NOT_JUDGED.items()) + "."
+        "seeds. Not judged: "
+        + "; ".join(f"{m}: {why}" for m, why in NOT_JUDGED.items())
+        + "."
+        + load_text(rows)
     ]
     for title, folders in FOLDERS.items():
         table = Costs([row for row in rows if row["folder"] in folders])

@@ -198,7 +198,8 @@ def measured(sample: Callable, seed: int, limit: float, var_names: list[str]) ->
         data = sample(seed, 1000, limit)
         cost = timer.read()
     warned = sum("Sampling" in w.category.__name__ for w in caught)
-    return cost | score(as_run(data, var_names, warned)) | {"notes": chosen(data)}
+    run = as_run(data, var_names, warned)
+    return cost | score(run) | {"scored": run.draws.shape[2], "notes": chosen(data)}
 
 
 def ready(sampler: str, model: Compiled) -> tuple[Callable, dict]:
@@ -217,9 +218,12 @@ def ready(sampler: str, model: Compiled) -> tuple[Callable, dict]:
 def alone(path: Path):
     """Another process that writes to the same file waits."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(folder)
 
 
 def keep(path: Path, row: dict) -> None:
@@ -247,7 +251,6 @@ def run_model(name: str, arguments) -> None:
         row["load"] = os.getloadavg()[0]
         try:
             row |= measured(sample, seed, arguments.limit, entry.var_names)
-            row["scored"] = len(entry.var_names)
         except TooSlowError:
             row["notes"] = f"given up after {arguments.limit:.0f} s"
             row["cpu_seconds"] = arguments.limit
