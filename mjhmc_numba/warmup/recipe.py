@@ -17,7 +17,7 @@ class Recipe:
     shortest_scale: float = 0.7  # that the slowest whitened direction is taken to have
     downhill_share: float = 0.05  # of the log density gained that the first steps may err by
     burn_in_windows: int = 2
-    burn_in_rungs: int = 3  # between refreshes there, at least; a draw at each
+    burn_in_rungs: int = 4  # between refreshes there, at least; a draw at each
     first_cap: float = 16.0  # gradients per refresh length in the first window
     multistart_from: int = 200  # draws of a warm-up in which several starts are tried
     cap_growth: float = 2.0  # factor per window

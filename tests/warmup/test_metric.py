@@ -5,7 +5,9 @@ import pytest
 
 from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Metric
+from mjhmc_numba.coordinates.metric import geometric_mean
 from mjhmc_numba.warmup import metric as tuner
+from mjhmc_numba.warmup import spectrum as spectrum_module
 from mjhmc_numba.warmup.spectrum import COARSE_DETAIL, FINE_DETAIL, estimate
 from tests.synthetic import low_rank
 
@@ -259,3 +261,25 @@ def test_the_slowest_scale_of_a_flat_direction_is_finite():
     x = np.linspace(-1, 1, 40)[:, None] * np.ones((40, 2))
     scale = tuner.slowest_scale(Metric.diagonal(np.ones(2)), x, np.zeros((40, 2)))
     assert 0 < scale < 100
+
+
+def test_an_estimate_that_rounding_ends_is_the_one_before(monkeypatch):
+    """On a Gaussian nothing is left of the noise, and a matrix may no longer be positive definite."""
+    rng = np.random.default_rng(1)
+    x, grad = gaussian(spiked(20, [100.0, 0.01, 30.0], rng), 200, rng)
+    calls = []
+
+    def mean_of(spread, precision):
+        calls.append(spread)
+        if len(calls) > most:
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        return geometric_mean(spread, precision)
+
+    monkeypatch.setattr(spectrum_module, "geometric_mean", mean_of)
+    most = 1
+    found = spectrum_module.spectrum(x, grad)
+    assert len(calls) == 2
+    assert np.isfinite(found.eigenvalues).all()
+    most, calls[:] = 0, []
+    with pytest.raises(np.linalg.LinAlgError):  # of the first there is none before
+        spectrum_module.spectrum(x, grad)

@@ -239,8 +239,9 @@ def test_integrators_are_tried_on_the_density_as_it_is_now_in_coordinates_that_w
     [
         (targets.correlated_gaussian(0.5 + 0.5 * np.eye(6)), {"harmonic"}),  # exact there
         (targets.student_t(3.0, 20), {"leapfrog", "two_stage"}),  # tails that no Gaussian has
+        (targets.student_t(4.0, 1), {"leapfrog", "two_stage"}),  # few draws are in them
     ],
-    ids=["gaussian", "heavy tails"],
+    ids=["gaussian", "heavy tails", "heavy tails of one dimension"],
 )
 def test_the_harmonic_integrator_is_for_what_is_nearly_gaussian(target, chosen, seeds):
     found = {
