@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -32,16 +31,16 @@ class Starts(NamedTuple):
     elsewhere : tuple of float
         For each that came to another region, with a gap of low density between the two, the
         logarithm of the mass there over that of the one that was kept; roughly.
-    log_density, log_mass : float
+    log_density, log_mass : float, optional
         Means over the end of the warm-up: of the log density, and of that in the coordinates in
         which the target should be standard normal; the same constant is missing from those of all
-        chains. NaN where the warm-up was too short.
+        chains. None where the warm-up was too short.
     """
 
     tried: int = 1
     elsewhere: tuple[float, ...] = ()
-    log_density: float = math.nan
-    log_mass: float = math.nan
+    log_density: float | None = None
+    log_mass: float | None = None
 
 
 ONE_START = Starts()

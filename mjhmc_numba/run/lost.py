@@ -86,8 +86,9 @@ def lost_chains(tasks: Sequence[ChainTask], outputs: Sequence[ChainOutput]) -> d
     if any(map(_stays, tasks)) or any(o.error is not None for o in outputs):
         return {}
     ends = [o.tuned.starts for o in outputs if o.tuned is not None]
-    level = np.array([end.log_density for end in ends])
-    mass = np.array([end.log_mass for end in ends])
+    # None, where a warm-up was too short to tell, becomes NaN.
+    level = np.array([end.log_density for end in ends], dtype=float)
+    mass = np.array([end.log_mass for end in ends], dtype=float)
     if len(ends) < len(tasks) or not np.isfinite([level, mass]).all():
         return {}
     best, gap = int(mass.argmax()), far_below(tasks[0].target.ndim) / 2

@@ -1,7 +1,5 @@
 """A chain that warms up where there is next to no mass is run again from where the others are."""
 
-import math
-
 import numba
 import numpy as np
 import pytest
@@ -83,7 +81,7 @@ def ended(log_density, log_mass):
         ([(0, 0), (-5, -5)], {}),  # one mode shows as much
         ([(40, -60), (0, 0)], {}),  # a narrow mode that is higher and has less mass: it is told
         ([(-40, 60), (0, 0)], {}),  # a wide one with more mass: nobody leaves it, or is drawn out
-        ([(math.nan, math.nan), (-40, -40)], {}),  # too short a warm-up to tell
+        ([(None, None), (-40, -40)], {}),  # too short a warm-up to tell
     ],
 )
 def test_a_chain_is_lost_if_density_and_mass_are_far_below_those_of_another(ends, lost):

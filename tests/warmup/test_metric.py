@@ -264,7 +264,7 @@ def test_the_slowest_scale_of_a_flat_direction_is_finite():
 
 
 def test_an_estimate_that_rounding_ends_is_the_one_before(monkeypatch):
-    """On a Gaussian nothing is left of the noise, and a matrix may no longer be positive definite."""
+    """On a Gaussian nothing is left of the noise, and a matrix may not be positive definite."""
     rng = np.random.default_rng(1)
     x, grad = gaussian(spiked(20, [100.0, 0.01, 30.0], rng), 200, rng)
     calls = []
