@@ -35,7 +35,7 @@ RUN = {**FIXED, **HERE, "draws": 40, "chains": 1}
 POISSON = {**RUN, "clock": "poisson"}
 TUNED = {**SHORT, **HERE}
 # A walk of single steps mixes slowly, so that its draws are taken apart.
-SLOW = {**TUNED, "tune": 400, "refresh_rate": 1.0, "integrator": "leapfrog"}
+SLOW = {**TUNED, "tune": 400, "step_size": 0.3, "num_steps": 1, "refresh_rate": 1.0}
 CHANGES = {
     "step_size": (0.4, RUN),
     "num_steps": (3, RUN),

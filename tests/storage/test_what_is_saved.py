@@ -20,12 +20,14 @@ REMADE = {
     "last",
     "has_moved",  # seen from where the process is
     "block",  # of the call of the kernel that is under way
+    "tuned",  # of a chain that has ended; before that the process has it
     "saved",  # what is on the disk: read from there
     # Rows: pieces on the disk, or with the result that is extended.
     "out",
     "rows",
     "base",
     "warmup",
+    "warmup_out",
     "warmup_kept",
     "parts",
     "gradient",

@@ -218,6 +218,7 @@ def test_a_location_that_is_something_else_is_fitted(seeds):
     np.testing.assert_allclose(reparametrisation.location[:, 0], offset, atol=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:.*met a divergence:mjhmc_numba.SamplingWarning")
 def test_in_a_deep_funnel_scale_and_location_parent_are_found_together(seeds):
     """Neither brings much without the other. Chains that have both know the whole of log tau."""
     result = mj.sample(centred, ndim=10, args=(SCHOOLS,), seed=seeds(148), progress=False)
