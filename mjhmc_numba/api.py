@@ -277,8 +277,9 @@ def _extend(tasks: list[ChainTask], result: Result, draws: int, **how: Any) -> R
 def run_chain(k: int, *what: Any, chains: int | None = None, **options: Any) -> Result:
     """Chain k of a run whose chains run apart, as the tasks of a batch system.
 
-    Its draws are those of chain k of `sample` with the same seed. Put chains together with
-    `combine`.
+    Its draws are those of chain k of `sample` with the same seed, unless `sample` has run that
+    chain again from where another is: a chain by itself does not know of others. Put chains
+    together with `combine`.
 
     Parameters
     ----------

@@ -137,13 +137,18 @@ def test_runs_are_saved_whole():
     assert not again.enough
 
 
-def test_the_warm_up_stays_as_long_as_asked(seeds):
-    target = as_target(targets.gaussian([0.01, 0.02]))
+def test_the_warm_up_stays_as_long_as_asked(seeds, monkeypatch):
+    target, runs = as_target(targets.gaussian([0.01, 0.02])), []
+    add = Multistart.add
+    monkeypatch.setattr(Multistart, "add", lambda self, run: (runs.append(run), add(self, run)))
     process, tuner = warm_up(target, Settings(), 300, seeds(181), x0=np.array([3.0, 3.0]))
     assert tuner.is_done
+    assert process.tuned.starts.tried == len(runs) > 1
+    # The windows are those after the last start, and all starts count.
+    planned = sum(window.draws for window in tuner.plan)
+    assert planned + sum(len(run.x) for run in runs[:-1]) == 300
     # Draws of the starts that were not taken are forgotten.
-    assert process.tuned.starts.tried > 1
-    assert tuner.history.total <= sum(window.draws for window in tuner.plan) < 300
+    assert tuner.history.total - (planned - len(runs[-1].x)) in {len(run.x) for run in runs}
 
 
 @njit

@@ -51,6 +51,10 @@ def test_a_chain_in_a_mode_without_mass_is_run_again_and_told():
 def test_the_others_are_as_without_it():
     with pytest.warns(mj.SamplingWarning):
         result = run()
+    for k in (1, 2):
+        options = {"args": (-DEEP,), "draws": 100, "tune": 300, "seed": 1, "progress": False}
+        alone = mj.run_chain(k, two_modes, STARTS, chains=3, **options)
+        np.testing.assert_array_equal(result.draws[k], alone.draws[0])
     with pytest.warns(mj.SamplingWarning):
         once = run(starts=1)
     assert np.abs(once.draws[0] - FAR).max() < 10  # this one stays where it was

@@ -29,8 +29,11 @@ with pm.Model() as model:
     n = 10_000
     if kind == "plain":
         pm.Normal("x", 0, 1, shape=n)
-    else:
+    elif kind == "transformed":
         pm.HalfNormal("x", 1, shape=n)
+    else:
+        x = pm.Normal("x", 0, 1, shape=n // 2)
+        pm.Deterministic("y", 2 * x)
 compiled = mp.compile(model, progressbar=False)
 fixed = {"num_steps": 1, "refresh_rate": 0.3, "draw_interval": 1.0, "metric": "diag"}
 fixed |= {} if tune else {"step_size": 0.1}
@@ -58,7 +61,11 @@ print(json.dumps([peak, sum(groups[name].nbytes for name in made), sorted(made)]
         ("plain", 150, ""),
         ("plain", 150, "keep"),
         ("transformed", 150, ""),
-    ],  # of a model half of which is Deterministics it is 1.4 to 1.55
+        pytest.param(
+            *("computed", 150, ""),
+            marks=pytest.mark.xfail(strict=False, reason="1.39 to 1.55 was measured: not met yet"),
+        ),
+    ],
 )
 def test_the_peak_is_little_more_than_the_output(kind, tune, keep):
     done = subprocess.run(
