@@ -11,7 +11,9 @@ from mjhmc_numba.convergence import effective_size
 from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.density import as_target
 from mjhmc_numba.targets.distribution import compile_density
+from mjhmc_numba.warmup import parents
 from mjhmc_numba.warmup import reparametrisation as reparametrisation_tuner
+from mjhmc_numba.warmup.metric import diagonal
 from mjhmc_numba.warmup.parents import choose
 from mjhmc_numba.warmup.reparametrisation import Parents, fit, in_coordinates
 from tests.reparametrisations import SCHOOLS, centred, draws_and_gradients
@@ -258,3 +260,73 @@ def test_a_reparametrisation_that_was_given_makes_groups_about_a_mean_non_centre
             errors = [np.std(batch_means(v**power, batches=64)) / 8.0 for v in (a, b)]
             gap = np.mean(a**power) - np.mean(b**power)
             assert abs(gap) < 5 * np.hypot(*errors)
+
+
+def groups_of_which_two_are_far(rng, n=200):
+    """Twenty groups about a mean, and data that say little and put two of them far from it."""
+    y, sigma = rng.normal(0.0, 1.0, 20), 1.5
+    y[:2] = 20.0, -20.0
+    mu, log_tau = rng.normal(0.0, 0.5, n), rng.normal(-0.5, 0.5, n)
+    precision = np.exp(-2 * log_tau)[:, None] + sigma**-2.0
+    mean = ((mu * np.exp(-2 * log_tau))[:, None] + y / sigma**2) / precision
+    theta = mean + rng.normal(size=(n, 20)) / np.sqrt(precision)
+    data = np.array([y, np.full(20, sigma)])
+    x = np.column_stack([mu, log_tau, theta])
+    return draws_and_gradients(as_target(centred, 22, (data,)), x)
+
+
+def test_groups_that_the_data_pull_away_have_the_location_of_the_others(seeds, monkeypatch):
+    samples = [groups_of_which_two_are_far(np.random.default_rng(seeds(138, k))) for k in range(20)]
+    tied = Parents(scale=(1,), location=(0,), fixed_location=True)
+
+    def locations():
+        return np.array([fit(*draws, tied).location[:, 1] for draws in samples])
+
+    np.testing.assert_array_equal(locations(), 1.0)
+    monkeypatch.setattr(reparametrisation_tuner._Place, "fix_alike", lambda self, log_scale: None)
+    np.testing.assert_array_equal(locations()[:, 2:], 1.0)
+    assert (locations()[:, :2] != 1.0).any()
+
+
+def test_children_whose_scales_vary_otherwise_keep_their_locations():
+    place = reparametrisation_tuner._Place(np.ones((9, 2)), np.ones((9, 2)), np.zeros(6, bool))
+    place.fixed[:2] = True
+    place.location[:2] = [0.0, 1.0]
+    place.fix_alike(np.array([[0.0, slope] for slope in (1.0, 0.9, 0.7, 0.3, 0.0, -1.1)]))
+    np.testing.assert_array_equal(place.fixed, [True, True, True, False, False, False])
+    np.testing.assert_array_equal(place.location[:3], [[0.0, 1.0]] * 3)
+    np.testing.assert_array_equal(place.location[3:], 0.0)
+
+
+def test_of_children_that_are_alike_most_must_be_fixed():
+    place = reparametrisation_tuner._Place(np.ones((9, 2)), np.ones((9, 2)), np.zeros(4, bool))
+    place.fixed[:2] = True
+    place.location[:2] = [0.0, 1.0]
+    place.fix_alike(np.ones((4, 2)))
+    np.testing.assert_array_equal(place.fixed, [True, True, False, False])
+
+
+def test_nothing_is_tried_where_a_metric_leaves_little_over(seeds, monkeypatch):
+    """A search takes longer than most windows of a cheap density."""
+    x = np.random.default_rng(seeds(139)).normal(size=(200, 8))
+    x[:, 1] += x[:, 0]
+    grad = -x
+    grad[:, 1] = -(x[:, 1] - x[:, 0])
+    grad[:, 0] += x[:, 1] - x[:, 0]
+    monkeypatch.setattr(parents, "fit", None)
+    assert choose(x, grad, None, low_rank) is None
+
+
+@pytest.mark.parametrize("loses", [False, True])
+def test_with_a_parent_that_loses_no_other_is_tried(loses, seeds, monkeypatch):
+    x, grad = exact_draws(targets.funnel(6), 200, seeds(140))
+    choice = parents._Choice(x, grad, diagonal)
+    now = parents._Tried(Parents(), None, (x, grad), choice.held_out)
+    found = choice._tried(Parents(scale=(0,)))
+    if loses:
+        found.inner = x, 3.0 * grad
+    assert (now.gain(found)[0] < 0) == loses
+    tried = []
+    monkeypatch.setattr(parents, "fit", lambda *args: tried.append(args[2]) or fit(*args))
+    choice._next_two(now, [found], [0, 1])
+    assert bool(tried) != loses
