@@ -136,7 +136,8 @@ def to_arviz(
     """InferenceData (ArviZ 0.x) or DataTree (ArviZ 1.x) of a model, as PyMC converts a trace.
 
     PyMC copies what it converts. So it is shown one draw of one chain, from which it makes groups,
-    dimensions and coordinates; then the arrays take their places as they are.
+    dimensions and coordinates; then the arrays take their places as they are. Statistics that are
+    one number per draw have no dimensions of their own: one of them stands for all.
 
     Parameters
     ----------
@@ -170,13 +171,16 @@ def to_arviz(
     with data_in_model(density):
         data = pm.to_inference_data(trace, model=model, coords=coords, **options)
         for group in [name for name in arrays if name in data]:
-            _replace(data, group, _filled(as_dataset(data[group]), arrays[group], chains))
+            shown, made = as_dataset(data[group]), arrays[group]
+            if group.endswith("posterior"):  # PyMC leaves out transformed ones, unless asked
+                made = {name: made[str(name)] for name in shown.data_vars}
+            _replace(data, group, _filled(shown, made, chains))
         for name, wanted in later.items():
             if wanted:
                 names = None if wanted is True else wanted
                 _FROM_DRAWS[name](data, var_names=names, model=model, progressbar=False)
     for group in data:
-        if "chain" in data[group].dims:  # PyMC numbers those that are there from 0 on
+        if group not in arrays and "chain" in data[group].dims:  # PyMC numbers from 0 on
             data[group].coords["chain"] = list(chains)
     for group in MARKED_GROUPS:
         if group in data:
@@ -190,6 +194,8 @@ _FROM_DRAWS = {"log_likelihood": compute_log_likelihood, "log_prior": compute_lo
 
 def _shown_trace(model, made, warmup) -> MultiTrace:
     """PyMC's trace of the first draw, and the first of the warm-up, of one chain."""
+    made = made[0], _shown_stats(made[1])
+    warmup = warmup and (warmup[0], _shown_stats(warmup[1]))
     parts = [part for part in (warmup, made) if part is not None]
     variables, stats = (
         {
@@ -215,11 +221,18 @@ def _shown_trace(model, made, warmup) -> MultiTrace:
     return trace
 
 
+def _shown_stats(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those with dimensions of their own, and one of the others."""
+    number = next(name for name, array in stats.items() if array.ndim == 2)
+    return {name: array for name, array in stats.items() if array.ndim > 2 or name == number}
+
+
 def _filled(
     shown: xarray.Dataset, arrays: Mapping[str, np.ndarray], chains: Sequence[int]
 ) -> xarray.Dataset:
     """A group with all chains and draws, after one that PyMC made of a single draw."""
-    made = {name: (shown[name].dims, arrays[str(name)]) for name in shown.data_vars}
+    dims = {name: variable.dims for name, variable in shown.variables.items()}
+    made = {name: (dims.get(name, ("chain", "draw")), array) for name, array in arrays.items()}
     draws = next(iter(arrays.values())).shape[1]
     coords = {name: of for name, of in shown.coords.items() if name not in ("chain", "draw")}
     coords |= {"chain": list(chains), "draw": shown["draw"].values[0] + np.arange(draws)}
