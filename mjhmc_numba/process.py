@@ -357,9 +357,10 @@ class Process:
             "divergence_x": self._divergence_x,
         }
         sizes = {name: self[name].item() for name in layout.SIZES}
-        known = self._connected if sizes == self._sizes else {}
-        for name in layout.ARRAYS:
-            if known.get(name) is not arrays[name]:
+        changed = {name for name in sizes if sizes[name] != self._sizes.get(name)}
+        for name, depends_on in layout.SIZES_OF.items():
+            is_known = self._connected.get(name) is arrays[name]
+            if not is_known or not changed.isdisjoint(depends_on):
                 layout.check_array(name, arrays[name], sizes)
                 self.state[name] = arrays[name].ctypes.data
         self._connected, self._sizes = arrays, sizes

@@ -86,9 +86,20 @@ class Array(NamedTuple):
         """The shape in numbers, for sizes by name."""
         return tuple(_length(dimension, sizes) for dimension in self.shape)
 
+    @property
+    def sizes(self):
+        """The names of the sizes that its shape depends on."""
+        return frozenset(_names(self.shape))
+
     def row_width(self, length):
         """From one row to the next, in elements, if rows have `length` of them."""
         return -(-length // LINE) * LINE if self.is_padded else length
+
+
+def _names(dimension):
+    if isinstance(dimension, tuple):
+        return [name for part in dimension for name in _names(part)]
+    return [dimension] if isinstance(dimension, str) else []
 
 
 def _length(dimension, sizes):
@@ -142,6 +153,8 @@ ARRAYS = {
     # Where the last step began that diverged: a row for each draw, the last for all others.
     "divergence_x": Array(np.float64, ("divergence_capacity", "ndim")),
 }
+# The names of the sizes that the shape of each depends on.
+SIZES_OF = {name: array.sizes for name, array in ARRAYS.items()}
 ADDRESSES = (
     "density",  # C function of the log density
     "table",  # its last argument
