@@ -34,7 +34,16 @@ def run_here(
         with contextlib.suppress(queue.Empty):
             while True:
                 k = waiting.get_nowait()
-                ended.put((k, runs[k].run()))
+                try:
+                    output = runs[k].run()
+                except (
+                    BaseException
+                ) as error:  # as where there is no room: nobody is to wait for it
+                    ended.put((k, error))
+                    return
+                if output.error is not None and not keep_going:
+                    stop()  # before this thread takes up the next one
+                ended.put((k, output))
 
     def stop() -> None:
         for run in runs:
@@ -50,7 +59,7 @@ def run_here(
                 if j == 0:
                     work()
                 break
-        found = _collect_outputs(runs, ended, display, press, stop, keep_going)
+        found = _collect_outputs(runs, ended, display, press, stop)
     except BaseException:
         stop()
         raise
@@ -63,9 +72,8 @@ def _collect_outputs(
     display: Progress,
     press: Press,
     stop: Callable[[], None],
-    keep_going: bool,
 ) -> dict[int, ChainOutput]:
-    """Show the progress until all chains have ended; one that fails, or Ctrl-C, stops them."""
+    """Show the progress until all chains have ended; one that was stopped, or Ctrl-C, stops all."""
     found: dict[int, ChainOutput] = {}
     stopped = math.inf
     # What is new must reach a store.
@@ -74,9 +82,9 @@ def _collect_outputs(
         with contextlib.suppress(queue.Empty):
             k, output = ended.get(timeout=LOOK_SECONDS)
             while True:  # one look at all chains for as many as have ended
+                if isinstance(output, BaseException):
+                    raise output
                 found[k] = output
-                if output.error is not None and not keep_going:
-                    runs[k].abort()
                 k, output = ended.get_nowait()
         if stopped == math.inf and (press.is_set() or any(r.aborted.is_set() for r in runs)):
             stop()

@@ -12,6 +12,7 @@ from numba import njit
 
 import mjhmc_numba as mj
 from mjhmc_numba import targets
+from mjhmc_numba.run import ChainRun
 from tests.api.densities import (
     FIXED,
     QUIET,
@@ -216,6 +217,28 @@ def test_a_chain_that_cannot_move_raises_with_its_number(options):
         mj.sample(_one_point, np.ones(2), draws=120, chains=1, **{**QUIET, **options})
     assert any("chain 0" in note for note in caught.value.__notes__)
     assert caught.value.result is not None
+
+
+def test_a_chain_that_cannot_even_begin_keeps_nobody_waiting(monkeypatch):
+    def make_room(self):
+        raise MemoryError("no room for chain 0")
+
+    monkeypatch.setattr(ChainRun, "make_room", make_room)
+    with pytest.raises(MemoryError, match="no room for chain 0"):
+        mj.sample(_one_point, np.ones(2), draws=20, chains=2, **QUIET)
+
+
+def test_after_a_chain_that_fails_no_other_begins(monkeypatch):
+    begun, begin = [], ChainRun._begin
+
+    def note(self):
+        begun.append(self.task.number)
+        begin(self)
+
+    monkeypatch.setattr(ChainRun, "_begin", note)
+    with pytest.raises(mj.StuckError):
+        mj.sample(_one_point, np.ones(2), draws=120, chains=3, cores=1, **{**QUIET, **FIXED})
+    assert begun == [0]
 
 
 def test_an_exception_at_the_start_arrives():

@@ -342,7 +342,8 @@ def test_chains_keep_their_numbers_where_others_are_missing(compiled, native):
         assert np.array_equal(beta, native["posterior"]["beta"].sel(chain=k))
 
 
-@pytest.mark.filterwarnings("ignore:Interrupted")
+# How many draws there are by then hangs on the machine, and with it what is to be said of them.
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
 def test_a_running_chain_shows_its_draws(compiled, running):
     first = wait_for_draws(running)["posterior"]["beta"]
     assert not running.is_finished
@@ -364,6 +365,7 @@ def test_a_chain_that_ends_while_it_is_given_up_keeps_its_draws(compiled):
         assert output.tuned is not None
 
 
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
 def test_an_aborted_run_keeps_its_draws(running):
     seen = wait_for_draws(running)["posterior"].sizes["draw"]
     began = time.perf_counter()
@@ -375,6 +377,7 @@ def test_an_aborted_run_keeps_its_draws(running):
     assert np.isfinite(data["posterior"]["mu"]).all()
 
 
+@pytest.mark.filterwarnings("ignore::mjhmc_numba.SamplingWarning")
 def test_waiting_has_a_limit(running):
     with pytest.raises(TimeoutError, match="still running"):
         running.wait(timeout=0.01)
