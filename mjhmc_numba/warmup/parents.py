@@ -147,15 +147,7 @@ class _Tried:
 
     def gain(self, other: _Tried) -> tuple[float, float]:
         """What `other` gains over this, and its standard error."""
-        gained = self.loss - other.loss
-        return float(gained.mean()), float(gained.std(ddof=1) / math.sqrt(gained.size))
-
-    def loses_to(self, other: _Tried, metric_of: Any) -> bool:
-        """Whether `other` surely gains over this, both with another metric."""
-        mine, others = (one.held_out.loss(one.inner, metric_of) for one in (self, other))
-        gained = mine - others
-        error = float(gained.std(ddof=1) / math.sqrt(gained.size))
-        return _is_sure(float(gained.mean()), error, LEAST_GAIN * _mean(mine))
+        return _mean_and_error(self.loss - other.loss)
 
     @property
     def is_fixed(self) -> bool:
@@ -202,8 +194,9 @@ class _Choice:
     def choose(self, known: Parents | None, best_metric_of: Any) -> Parents | None:
         if not self.held_out.is_enough:
             return None
-        now = nothing = _Tried(Parents(), None, (self.x, self.grad), self.held_out)
-        if _mean(self.held_out.loss(nothing.inner, best_metric_of)) < SMALL:
+        now = _Tried(Parents(), None, (self.x, self.grad), self.held_out)
+        least = self.held_out.loss(now.inner, best_metric_of)
+        if _mean(least) < SMALL:
             return None
         if known is not None:
             found = [
@@ -216,7 +209,10 @@ class _Choice:
             if better is None:
                 break
             now = better
-        if now.reparametrisation is None or not nothing.loses_to(now, best_metric_of):
+        if now.reparametrisation is None:
+            return None
+        gained = least - self.held_out.loss(now.inner, best_metric_of)
+        if not _is_sure(*_mean_and_error(gained), LEAST_GAIN * _mean(least)):
             return None
         return self._simplest(now).parents
 
@@ -303,6 +299,10 @@ def _fitted(x, grad, parents: Parents, some, rounds: int):
     z, g = in_coordinates(reparametrisation, x, grad)
     is_finite = np.isfinite(z).all() and np.isfinite(g).all()
     return (reparametrisation, (z, g)) if is_finite else None
+
+
+def _mean_and_error(gained: np.ndarray) -> tuple[float, float]:
+    return float(gained.mean()), float(gained.std(ddof=1) / math.sqrt(gained.size))
 
 
 def _is_sure(gain: float, error: float, least: float) -> bool:

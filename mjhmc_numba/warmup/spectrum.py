@@ -100,10 +100,8 @@ class _Moments(NamedTuple):
     def of(cls, z: np.ndarray, q: np.ndarray) -> _Moments:
         return cls(z.T @ z / len(z), q.T @ q / len(z), float(np.sum(z * q)) / len(z), len(z))
 
-    def whitened(self, values: np.ndarray, vectors: np.ndarray) -> _Moments:
-        """By the matrix with these eigenvalues and eigenvectors (columns) as a covariance."""
-        root = (vectors * np.sqrt(values)) @ vectors.T
-        inverse = (vectors / np.sqrt(values)) @ vectors.T
+    def whitened(self, root: np.ndarray, inverse: np.ndarray) -> _Moments:
+        """By a covariance with this symmetric root, and its inverse."""
         return self._replace(z=inverse @ self.z @ inverse, q=root @ self.q @ root)
 
     @property
@@ -134,27 +132,28 @@ def _covariance(moments: _Moments) -> tuple[np.ndarray, np.ndarray, float]:
     d = len(moments.z)
     share = min(1.0, d / moments.n)  # of the noise that an estimate of so many dimensions follows
     values, vectors = np.ones(d), np.eye(d)
-    noise = math.inf
+    root, here, noise = vectors, moments, moments.distance
     for k in range(PASSES):
-        level = float(np.median(values))
-        is_strong = np.abs(np.log(values / level)) > math.log(STRONG)
-        guess = np.where(is_strong, values, level)
-        here = moments.whitened(guess, vectors)
-        before, noise = noise, here.distance
-        if share < 1.0:  # with all directions it is smaller, but some of that is only apparent
-            noise = min(noise, moments.distance_along(values, vectors) / (1.0 - share))
-        if noise > 0.5 * before:
-            break
+        if k:
+            level = float(np.median(values))
+            is_strong = np.abs(np.log(values / level)) > math.log(STRONG)
+            guess = np.where(is_strong, values, level)
+            root = (vectors * np.sqrt(guess)) @ vectors.T
+            here = moments.whitened(root, (vectors / np.sqrt(guess)) @ vectors.T)
+            before, noise = noise, here.distance
+            if share < 1.0:  # with all directions it is smaller, but some of that is only apparent
+                noise = min(noise, moments.distance_along(values, vectors) / (1.0 - share))
+            if noise > 0.5 * before:
+                break
         amount = share * (RIDGE * min(noise, 1.0) if k else FIRST_RIDGE)
         ridge = max(amount, LEAST_RIDGE * np.trace(here.q), LEAST_RIDGE) * np.eye(d)
-        root = (vectors * np.sqrt(guess)) @ vectors.T
         try:
             mean = geometric_mean(here.z + ridge, here.q + ridge)
         except np.linalg.LinAlgError:
             if k == 0:  # draws that are not finite
                 raise
             break  # what is left of the noise is rounding
-        sigma = root @ mean @ root
+        sigma = root @ mean @ root if k else mean
         values, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
         values = np.clip(values, LEAST_RIDGE, 1.0 / LEAST_RIDGE)
     # The largest eigenvalue of noise with this variance alone (Marchenko and Pastur 1967).
