@@ -83,7 +83,6 @@ def never(*_: Any, **__: Any) -> bool:
 
 # What stands in the place of a rule that has no setting.
 RULES: dict[str, dict[str, Any]] = {
-    "no rotation": {f"{WARMUP}.independence.IndependenceProposal._free": property(never)},
     "no harmonic integrator": {f"{WARMUP}.motion._with_harmonic": lambda best, *_: best},
     "no two stages": {f"{WARMUP}.motion.STAGES": 0.0},
     "no longer paths where draws are alike": {f"{WARMUP}.tuner.lengthening": lambda alike: 1.0},

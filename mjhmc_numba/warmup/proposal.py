@@ -1,9 +1,8 @@
 r"""A Gaussian of the target's own moments as an independence proposal: the rotation about it.
 
 A quarter turn with a fresh momentum is a draw of that Gaussian q, wherever it begins. What the
-draws of the warm-up say of :math:`w = \log\pi - \log q` tells of such moves before one is made:
-how many are accepted (too many, if q is much wider than the draws), how long the chain would
-stay where it is stuck most, and whether there may be far worse places than were seen.
+draws of the warm-up say of :math:`w = \log\pi - \log q` tells how many of such moves are accepted
+before one is made (too many, if q is much wider than the draws).
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ __all__ = [
     "covers_draws",
     "enough",
     "fit",
-    "is_rough",
-    "moves",
     "must_widen",
     "widening",
 ]
@@ -40,9 +37,6 @@ WIDER_VOLUME = 4.0  # factor of the volume of a Gaussian that is to find more, s
 COVERED, EXCEEDED = 1.0, 1.1
 MANY_TIMES = 4  # as many draws as are enough, by which it may be told more exactly
 DISTINCT = 0.35  # share of draws that are not the one before again
-# Mean squared gradient in units of the Gaussian, in every direction: 1 if that is the target, so
-# many where it has ripples whose slopes hide the large shape. Curved targets have up to some tens.
-ROUGH = 100.0
 
 
 class Proposal(NamedTuple):
@@ -54,16 +48,10 @@ class Proposal(NamedTuple):
         Its covariance and centre.
     acceptance : float
         Average acceptance of a quarter turn.
-    longest_stay : float
-        Moves until the draw that is hardest to leave would be left.
-    tail : float
-        Index of the tail of pi / q (Hill's estimate); from 1/2 on its variance is infinite.
     """
 
     metric: Metric
     acceptance: float
-    longest_stay: float
-    tail: float
 
     @property
     def moves_per_draw(self) -> int:
@@ -82,7 +70,7 @@ def covers_draws(metric: Metric, x: np.ndarray, *, again: bool = False) -> bool:
     before it had found all (`again`), or if the draws are many.
     """
     sure = again or len(x) >= MANY_TIMES * enough(x.shape[1])
-    return moves(x) and bool(_widest(metric, x) < (EXCEEDED if sure else COVERED))
+    return _moves(x) and bool(_widest(metric, x) < (EXCEEDED if sure else COVERED))
 
 
 def must_widen(metric: Metric, x: np.ndarray) -> bool:
@@ -95,23 +83,9 @@ def _widest(metric: Metric, x: np.ndarray) -> float:
     return math.sqrt(np.linalg.eigvalsh(y.T @ y / len(y))[-1])
 
 
-def moves(x: np.ndarray) -> bool:
+def _moves(x: np.ndarray) -> bool:
     """Whether most draws differ from the one before."""
     return bool(np.mean(np.any(np.diff(x, axis=0) != 0, axis=1)) > DISTINCT)
-
-
-def is_rough(metric: Metric, grad: np.ndarray) -> bool:
-    """Whether, in every direction, gradients say next to nothing of the Gaussian's shape.
-
-    Parameters
-    ----------
-    metric : Metric
-        Covariance of the Gaussian.
-    grad : (n, d) array
-        Gradients of the log density at draws.
-    """
-    g = metric.whiten_gradient(grad)
-    return bool(np.linalg.eigvalsh(g.T @ g / len(g))[0] > ROUGH)
 
 
 def widening(ndim: int) -> float:
@@ -147,13 +121,9 @@ def fit(
     except SettingsError:  # draws that do not move in all directions
         return None
     w = logp + 0.5 * np.sum(metric.whiten(centred) ** 2, axis=1)
-    w = np.sort(w - w.mean())
-    inverse = np.exp(-np.maximum(w, -500.0))
+    inverse = np.exp(-np.maximum(np.sort(w - w.mean()), -500.0))
     # Draws are of pi, proposals of q = pi e^-w: acceptance is E min(e^-w, e^-w') / E e^-w over
     # pairs of draws; in this order each is the smaller one of the pairs with all before it.
     pairs = np.arange(n) / (0.5 * n * (n - 1))
     acceptance = float(np.sum(pairs * inverse) / np.mean(inverse))
-    longest = float(math.exp(min(w[-1], 500.0)) * np.mean(inverse))
-    largest = w[-max(n // 10, 5) :]
-    tail = float(np.mean(largest - largest[0]))
-    return Proposal(metric.centred(x.mean(axis=0)), acceptance, longest, tail)
+    return Proposal(metric.centred(x.mean(axis=0)), acceptance)

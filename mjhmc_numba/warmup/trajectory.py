@@ -29,7 +29,6 @@ __all__ = [
     "Trajectory",
     "momentum_kept",
     "most_draws_per_refresh",
-    "path_gradients",
     "plan",
     "plan_turn",
     "plan_turns",
@@ -158,11 +157,6 @@ def straight(tuned: Tuned) -> Tuned:
     if INTEGRATORS[tuned.integrator][1] == STRAIGHT:
         return tuned
     return tuned.replace(integrator="leapfrog", step_size=1.0, **plan(1.0, 1, 1.0)._asdict())
-
-
-def path_gradients(step_size: float, slowest: float) -> float:
-    """Gradients between two refreshes, if nothing bounds them."""
-    return ANGLE * slowest / step_size
 
 
 def most_draws_per_refresh(ndim: int) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mjhmc_numba.coordinates import Draws, Metric
+from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.initial import (
     STARTS_TAKE,
     STARTS_TAKE_WINDOWS,
@@ -47,11 +47,7 @@ from mjhmc_numba.warmup.spectrum import (
     centred_metric,
     estimate,
 )
-from mjhmc_numba.warmup.trajectory import (
-    most_draws_per_refresh,
-    path_gradients,
-    with_trajectory,
-)
+from mjhmc_numba.warmup.trajectory import most_draws_per_refresh, with_trajectory
 
 __all__ = ["Tuner"]
 
@@ -99,7 +95,6 @@ class Tuner:
     draws_per_refresh: float = field(init=False)
     cap: float = field(default=RECIPE.first_cap, init=False)
     independence: IndependenceProposal = field(init=False)
-    paths_per_draw: float = field(default=1.0, init=False)
     starts: Multistart | None = field(default=None, init=False)
     found: Starts = field(default=Starts(), init=False)
     # Log mass over that of the best, and end, of each start that came to another region.
@@ -235,8 +230,7 @@ class Tuner:
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, spectrum, inner)
         if self.window > RECIPE.burn_in_windows:
-            last = self.plan[self.window].is_final
-            tuned = self._choose_proposal(tuned, used, inner, last=last)
+            tuned = self.independence.choose(tuned, used, inner)
         return tuned
 
     def _spectrum(self, draws: Draws) -> Spectrum | None:
@@ -278,17 +272,12 @@ class Tuner:
         chosen = choose(draws.x, draws.grad, known, metric_of, best_metric_of)
         return tuned.replace(reparametrisation=chosen)
 
-    def _choose_proposal(self, tuned: Tuned, used: Metric, draws: Draws, *, last) -> Tuned:
-        gradients = self.paths_per_draw * path_gradients(tuned.step_size, self.slowest)
-        return self.independence.choose(tuned, used, draws, gradients, last=last)
-
     def _heed_mixing(self, x, tuned: Tuned) -> None:
         """Where draws one refresh apart are alike the chain mixes slowly: give it longer to learn,
         and longer paths in the end.
         """
         lag = max(1, round(1.0 / (tuned.refresh_rate * tuned.draw_interval)))
         alike = largest_autocorrelation(x, lag)
-        self.paths_per_draw = (1.0 + alike) / (1.0 - alike) if 0.0 < alike < 1.0 else 1.0
         if alike > RECIPE.slow:
             self.draws_per_refresh = max(self.draws_per_refresh / 2, 1.0)
         if self.plan[self.window].is_final:
@@ -346,9 +335,7 @@ class Tuner:
             n = self.plan[self.window].draws
             draws = self.history.stationary_part(n, RECIPE.keep_share, tuned.reparametrisation)
             inner = draws.to(tuned.reparametrisation)
-            used, tuned = tuned.metric, self.independence.without(tuned)
             tuned = self._choose_integrator(process, tuned, self._spectrum(inner), inner)
-            tuned = self._choose_proposal(tuned, used, inner, last=True)
         in_final = self.in_window if self.plan[self.window].is_final else 0
         self.window = len(self.plan)
         self._freeze(process, tuned, in_final)
