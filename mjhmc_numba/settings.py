@@ -71,9 +71,9 @@ class Settings:
     draw_interval : float, optional
         System time between two draws.
     integrator : {"auto", "leapfrog", "two_stage", "three_stage", "harmonic", "rotation"}
-        The map L from one rung to the next. "auto" tries leapfrog, two stages and the harmonic one.
-        "rotation" proposes independently from a Gaussian of the warm-up's draws: for few dimensions
-        and targets whose ripples hide their shape, as the paper's rough well.
+        The map L from one rung to the next. "auto" tries leapfrog, two stages and the harmonic one;
+        the rotation, an independence proposal, where ripples hide the shape, as in the paper's
+        rough well.
     rates : {"metropolis", "barker", "sqrt"} or callable
         The balancing function g(t) of the rates; "sqrt" is the paper's.
     rates_bound : float, optional

@@ -86,6 +86,7 @@ RULES: dict[str, dict[str, Any]] = {
     "no harmonic integrator": {f"{WARMUP}.motion._with_harmonic": lambda best, *_: best},
     "no two stages": {f"{WARMUP}.motion.STAGES": 0.0},
     "no longer paths where draws are alike": {f"{WARMUP}.tuner.lengthening": lambda alike: 1.0},
+    "no rotation": {f"{WARMUP}.independence.IndependenceProposal._free": property(never)},
     "no fine metric for harmonic": {f"{WARMUP}.motion.FINE_DETAIL": spectrum.COARSE_DETAIL},
 }
 VARIANTS = [*SETTINGS, *RULES]

@@ -1,4 +1,4 @@
-"""Which Gaussian independence proposal (rotation) a chain uses that is asked to."""
+"""When a chain uses a Gaussian independence proposal (the rotation), and which."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class IndependenceProposal:
     """A wide Gaussian, about which a chain turns from the middle of the warm-up on: it finds what
     draws that mix slowly have not seen, and is fitted again until it covers what it finds.
 
-    It is made for targets whose ripples hide the large shape, as the rough well. Chains that tried
-    it by themselves gained on those alone, and lost the draws of the trial on others (best).
+    It is made for targets whose ripples hide the large shape, as the rough well, and tried there
+    only: chains that tried it wherever draws cost many gradients lost the draws of the trial, and
+    one of four its tails (best, two seeds).
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ class IndependenceProposal:
         Newest draws that were made with the present Gaussian.
     found : bool
         Whether that one is of draws which had found all.
+    is_used : bool
+        Whether the chain proposes from one now.
     """
 
     settings: Settings = field(metadata=GIVEN)
@@ -46,20 +49,20 @@ class IndependenceProposal:
     per_draw: int = 1
     used: int = 0
     found: bool = False
+    is_used: bool = False
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether the user asks for it."""
+    def _is_wanted(self) -> bool:
         return self.settings.integrator == "rotation"
 
     @property
     def _free(self) -> bool:
-        """Whether step size and metric may be chosen for it."""
+        """Whether step size, metric and integrator may be chosen for it."""
         settings = self.settings
         return (
-            self.is_wanted
-            and settings.step_size is None
+            settings.step_size is None
             and settings.fixed_metric(self.ndim) is None
+            and settings.integrator in ("rotation", "auto")
             and not self.density_changes
         )
 
@@ -70,7 +73,7 @@ class IndependenceProposal:
 
     def draws_ahead(self, left: int) -> int:
         """Draws until it may be time to `widen`, with so many left in the window."""
-        if not self._free:
+        if not (self._free and self.is_used):
             return left
         half = gaussian.enough(self.ndim) // 2
         return min(left, half - self.used % half)
@@ -81,8 +84,9 @@ class IndependenceProposal:
             return tuned
         return tuned.replace(integrator="leapfrog")
 
-    def choose(self, tuned: Tuned, before: Metric, draws: Draws) -> Tuned:
-        """With proposals from the user's Gaussian, or that of the draws once they tell one.
+    def choose(self, tuned: Tuned, before: Metric, draws: Draws, *, last: bool) -> Tuned:
+        """With proposals from the user's Gaussian, or that of the draws, if that is wanted or they
+        show ripples.
 
         Parameters
         ----------
@@ -92,9 +96,18 @@ class IndependenceProposal:
             The Gaussian of the newest draws, if they were made with a proposal.
         draws : Draws
             In the coordinates of `tuned`.
+        last : bool
+            For the rest of the run.
         """
+        chosen = self._chosen(tuned, before, draws, last)
+        self.is_used = chosen.integrator == "rotation"
+        if not self.is_used:
+            self.used, self.found = 0, False
+        return chosen
+
+    def _chosen(self, tuned: Tuned, before: Metric, draws: Draws, last: bool) -> Tuned:
         if not self._free:
-            return tuned.replace(integrator="rotation") if self.is_wanted else tuned
+            return tuned.replace(integrator="rotation") if self._is_wanted else tuned
         enough = gaussian.enough(self.ndim)
         if self.used:  # its draws are better ones than those from before
             draws = draws.take(slice(-max(self.used, enough // 2), None))
@@ -102,7 +115,12 @@ class IndependenceProposal:
         proposal = self._fitted(
             draws, gaussian.WIDENED if covered else gaussian.widening(self.ndim)
         )
-        return tuned if proposal is None else self._about(tuned, proposal, found=covered)
+        if proposal is None:
+            return tuned
+        is_rough = gaussian.is_rough(proposal.metric, draws.grad, surely=covered)
+        if self._is_wanted or (is_rough and (covered or not last)):
+            return self._about(tuned, proposal, found=covered)
+        return tuned
 
     def looks_again(self, left: int) -> bool:
         """Whether it is time to `widen`, with so many draws left in the window."""

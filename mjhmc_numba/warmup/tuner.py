@@ -230,7 +230,8 @@ class Tuner:
         if self.plan[self.window].is_final and self.settings.integrator == "auto":
             tuned = self._choose_integrator(process, tuned, spectrum, inner)
         if self.window > RECIPE.burn_in_windows:
-            tuned = self.independence.choose(tuned, used, inner)
+            last = self.plan[self.window].is_final
+            tuned = self.independence.choose(tuned, used, inner, last=last)
         return tuned
 
     def _spectrum(self, draws: Draws) -> Spectrum | None:

@@ -20,8 +20,8 @@ def test_a_good_run_is_not_warned_of():
 
 def test_an_independence_proposal_is_not_told_that_its_step_size_does_not_fit(seeds):
     """It is accepted less than half the time, and makes independent draws all the same."""
-    options = {"integrator": "rotation", "progress": False}
-    result = mj.sample(targets.rough_well(2, 4.0), seed=seeds(71), **options)
+    target = targets.rough_well(2, 4.0)
+    result = mj.sample(target, seed=seeds(71), integrator="rotation", progress=False)
     assert all(tuned.integrator == "rotation" for tuned in result.tuned)
     assert (result.stats["acceptance_rate"].mean(axis=1) < LOW_ACCEPTANCE).all()
     assert result.warnings == []

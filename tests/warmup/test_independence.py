@@ -76,6 +76,36 @@ def test_a_gaussian_covers_draws_that_are_narrower_and_moved(seeds):
     assert not gaussian.covers_draws(Metric.dense(4 * covariance), stuck)
 
 
+def test_only_ripples_are_rough(seeds):
+    for target, rough in {
+        targets.rough_well(): True,
+        targets.banana(): False,
+        targets.student_t(3.0, 2): False,
+        targets.correlated_gaussian([[1.0, 0.9], [0.9, 1.0]]): False,
+    }.items():
+        x, logp = draws_of(target, seeds(172), 1000)
+        grad = np.array([target.logp_and_grad(row)[1] for row in x])
+        metric = gaussian.fit(x, logp).metric
+        assert gaussian.is_rough(metric, grad, surely=True) is rough
+
+
+def test_a_target_with_ripples_along_one_axis_is_not_rough(seeds):
+    x = np.random.default_rng(seeds(173)).normal(size=(500, 2))
+    grad = -x + np.column_stack([100.0 * np.cos(100.0 * x[:, 0]), np.zeros(500)])
+    assert not gaussian.is_rough(Metric.diagonal(np.ones(2)), grad, surely=False)
+
+
+def test_a_part_of_a_well_is_rough_enough_for_a_trial(seeds):
+    """What a chain has seen between a few ripples, a tenth as wide as the well."""
+    target = targets.rough_well()
+    x, _ = draws_of(target, seeds(174), 4000)
+    x = x[(np.abs(x) < 0.2 * np.sqrt(target.variance)).all(axis=1)]
+    logp, grad = (np.array(part) for part in zip(*map(target.logp_and_grad, x), strict=True))
+    metric = gaussian.fit(x, logp).metric
+    assert gaussian.is_rough(metric, grad, surely=False)
+    assert not gaussian.is_rough(metric, 0.1 * grad, surely=True)
+
+
 def test_a_well_of_ripples_is_seen_whole_by_turning(seeds):
     target = targets.rough_well()
     options = {"integrator": "rotation", "chains": 6, "progress": False}
@@ -87,12 +117,35 @@ def test_a_well_of_ripples_is_seen_whole_by_turning(seeds):
     assert np.abs(x.mean(axis=1)).max() < 0.25
 
 
-def test_no_chain_turns_that_was_not_asked_to(seeds):
-    for target in (targets.rough_well(), targets.correlated_gaussian([[1.0, 0.999], [0.999, 1.0]])):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", mj.SamplingWarning)
-            result = mj.sample(target, seed=seeds(169), draws=10, progress=False)
-        assert all(tuned.integrator != "rotation" for tuned in result.tuned)
+def test_a_well_of_ripples_is_turned_in_and_seen_whole(seeds):
+    target = targets.rough_well()
+    with warnings.catch_warnings():  # of a chain that does not turn
+        warnings.simplefilter("ignore", mj.SamplingWarning)
+        result = mj.sample(target, seed=seeds(168), tune=1000, draws=2000, chains=6, progress=False)
+    is_rotation = [tuned.integrator == "rotation" for tuned in result.tuned]
+    assert np.mean(is_rotation) >= 0.5
+    x = result.draws[np.array(is_rotation)] / np.sqrt(target.variance)
+    # From start points near 0 the ripples would hide the well: its width is 100 times theirs.
+    assert np.abs(x.std(axis=1) - 1).max() < 0.2
+    assert np.abs(x.mean(axis=1)).max() < 0.25
+
+
+@pytest.mark.parametrize("metric", ["low_rank", "diag"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        targets.student_t(3.0, 2),
+        targets.funnel(3),
+        targets.banana(2, 1.0, 2.0),
+        targets.correlated_gaussian([[1.0, 0.999], [0.999, 1.0]]),
+    ],
+    ids=lambda target: target.name,
+)
+def test_smooth_targets_are_not_turned_in(target, metric, seeds):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mj.SamplingWarning)
+        result = mj.sample(target, seed=seeds(169), metric=metric, draws=10, progress=False)
+    assert all(tuned.integrator != "rotation" for tuned in result.tuned)
 
 
 def test_a_rotation_that_is_asked_for_is_learnt_and_used(seeds):
