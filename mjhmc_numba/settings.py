@@ -137,6 +137,7 @@ class Settings:
     ess_per_draw: float = 0.5
     most_spacing: int = 5
     starts: int | None = None
+    # No draw that is worth its time takes so many: a second where a gradient takes 1 us.
     max_jumps: int = 100_000
     max_gradients: int = 1_000_000
 

@@ -293,7 +293,7 @@ def convergence_is_unclear(draws: np.ndarray, *, is_warned_of: bool) -> bool:
     are hints for few chains or draws.
     """
     chains, n, _ = draws.shape
-    is_enough = chains >= 4 and n >= 100
+    is_enough = chains >= 4 and n >= 100  # PyMC says that fewer of either are few
     return not (is_enough and (is_warned_of or is_converged(draws)))
 
 

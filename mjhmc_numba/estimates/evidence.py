@@ -126,7 +126,7 @@ def _bridge(at_draws: np.ndarray, at_proposals: np.ndarray, size: float) -> Evid
         below = np.exp(-np.logaddexp(math.log(s1) + at_draws - log_z, math.log(s2)))
         step = math.log(max(above.mean(), 1e-300)) - math.log(max(below.mean(), 1e-300))
         log_z += step
-        if abs(step) < 1e-10:
+        if abs(step) < 1e-10:  # far below any Monte Carlo error
             break
     error_above = above.std(ddof=1) / math.sqrt(m) / max(above.mean(), 1e-300)
     error_below, _ = standard_error(below[:, :, None])
@@ -201,7 +201,8 @@ def _one_way(x_fit, g_fit, x_used, logp, rng) -> Evidence:
     lowest = np.nanmin(at_draws)
     if not np.isfinite(lowest):
         raise OverlapError("The density is not finite at some of the draws: are they of it?")
-    at_proposals = np.where(np.isfinite(at_proposals), at_proposals, -1e300)
+    at_proposals = np.where(np.isfinite(at_proposals), at_proposals, -1e300)  # a density of 0
+    # Bounded: of an unbounded ratio a few far draws would decide what it is worth.
     _, size = standard_error(np.tanh((at_draws - np.median(at_draws)) / 10.0)[:, :, None])
     return _bridge(at_draws, at_proposals, float(min(size[0], at_draws.size)))
 

@@ -53,8 +53,8 @@ class Whitening(NamedTuple):
         if d == 1 or d > DENSE:
             return cls(centre, scale, None, None)
         z, q = (x - centre) / scale, (grad - grad.mean(axis=0)) * scale
-        # A stiff direction keeps its own scale only if the ridge is small against it. A tenth or ten
-        # times as much changes no gain by 1 % on 14 models (stoch_vol: standard deviations by 2 %).
+        # A stiff direction keeps its own scale only if the ridge is small against it. On 14 models
+        # a tenth or ten times as much changes gains by 1 % at most (stoch_vol by 2 %).
         ridge = min(1.0, d / n) * 0.01
         covariance = geometric_mean(_ridged(z.T @ z / n, ridge), _ridged(q.T @ q / n, ridge))
         values, vectors = np.linalg.eigh(covariance)
