@@ -28,7 +28,8 @@ ROUNDING = 1e3  # last places of a log density: a sum of 1e6 terms, whose errors
 # more is asked of them.
 TOLERANCE = 0.003
 DECISIVE = 0.03
-# Random directions; one alone misses a wrong dimension when it hardly goes along it.
+# Random directions. One alone misses a wrong dimension when it hardly goes along it: by less than
+# 0.03 of its deviation once in 42 (2.4 %), and three once in 72,000.
 DIRECTIONS = 3
 NAMED_ONE_BY_ONE = 200  # dimensions; in more of them halving takes 2 log2(d) paths in place of d
 
