@@ -26,7 +26,7 @@ SOME_PAIRS = 64  # products of two dimensions, where not all are used
 SCORED = 1000  # draws on which products are judged
 SKETCH = 12  # combinations of what is left of all functions, by which products are sought
 STEEP = 0.2  # share of a function's variance that is linear, for its own direction to count
-FIRST_RIDGE = 3e-3  # per draw, of the regressions that find what pays
+SEARCH_RIDGE = 3e-3  # per draw, of the regressions that find what pays
 
 
 class Features(NamedTuple):
@@ -72,7 +72,7 @@ def some_features(y, u, f, seen: slice, most: int) -> Features:
         y, u = y[kept], u[kept]
     d = len(y)
     moments = Moments.of(u[:, seen], f[:, seen])
-    beta = solve(moments, d, FIRST_RIDGE)
+    beta = solve(moments, d, SEARCH_RIDGE)
     rest = f[:, seen] - beta.T @ u[:, seen]
     steep = moments.square_left(beta) < (1.0 - STEEP) * moments.square
     directions = _distinct(beta.T[steep])[: max(most - d, 0) // 2]

@@ -33,7 +33,7 @@ __all__ = ["Evidence", "log_marginal_likelihood"]
 # doubles it; a Bayes factor with an error of 0.5 is known to a factor of e.
 LEAST_OVERLAP = 0.01
 LARGEST_ERROR = 0.5
-ITERATIONS = 1000  # 21 are enough with an overlap of 0.003, fewer with more
+BRIDGE_ITERATIONS = 1000  # 21 are enough with an overlap of 0.003, fewer with more
 
 
 class Evidence(NamedTuple):
@@ -121,7 +121,7 @@ def _bridge(at_draws: np.ndarray, at_proposals: np.ndarray, size: float) -> Evid
     s1, s2 = size / (size + m), m / (size + m)
     # The unknown log Z is a common shift of both; one starts at the median.
     log_z = float(np.median(at_draws))
-    for _ in range(ITERATIONS):
+    for _ in range(BRIDGE_ITERATIONS):
         above = np.exp(-np.logaddexp(math.log(s1), math.log(s2) + log_z - at_proposals))
         below = np.exp(-np.logaddexp(math.log(s1) + at_draws - log_z, math.log(s2)))
         step = math.log(max(above.mean(), 1e-300)) - math.log(max(below.mean(), 1e-300))

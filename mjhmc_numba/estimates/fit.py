@@ -35,7 +35,7 @@ LOOK = 1000  # draws on which systems of coordinates are compared
 LOOK_RIDGE = 0.03  # of these regressions, with as many features as a quarter of the draws or less
 # Functions that share a regression where there are too many dimensions for one. On stoch_vol, d =
 # 503, gains are 93, 120 and 20 with 16, 64 and 256 of them, in 6.0, 2.3 and 1.5 s.
-BLOCK = 64
+FUNCTIONS_AT_ONCE = 64
 
 
 class _Fit(NamedTuple):
@@ -179,7 +179,7 @@ def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> 
     left = np.empty_like(f)
     # With more dimensions than one regression takes, each block of functions has its own.
     many = len(y) * DRAWS_PER_FEATURE > len(fold) * (FOLDS - 1) / FOLDS
-    width = BLOCK if many else len(f)
+    width = FUNCTIONS_AT_ONCE if many else len(f)
     for at in range(0, len(f), width):
         block = slice(at, at + width)
         for part, phi, beta in _fits(y, u, f[block], folds):

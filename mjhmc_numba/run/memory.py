@@ -11,13 +11,13 @@ __all__ = ["give_back"]
 # Bytes that are worth the milliseconds. Once a block of some size was freed, glibc takes the next
 # ones of that size (up to 32 MB) from the heap of the thread, and keeps what is freed there: with
 # 10,000 dimensions a third of the output was held by threads that had ended their warm-up.
-LARGE = 1 << 23
+LARGE_BLOCK = 1 << 23
 
 
 def give_back(size: int) -> None:
     """Return what was freed to the system, where that was about so many bytes."""
     trim = _trim()
-    if size >= LARGE and trim is not None:
+    if size >= LARGE_BLOCK and trim is not None:
         trim(0)
 
 
