@@ -55,8 +55,8 @@ def check_arrays(draws: np.ndarray, grads: np.ndarray) -> None:
             f"{FEWEST_DRAWS_PER_CHAIN}."
         )
     for what, array in (("draws", draws), ("gradients", grads)):
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad):
+        if not np.isfinite(array).all():
+            bad = np.argwhere(~np.isfinite(array))
             chain, draw, j = bad[0].tolist()
             raise EstimateError(
                 f"{len(bad)} of the {what} are not finite, the first in chain {chain}, draw "
@@ -64,9 +64,10 @@ def check_arrays(draws: np.ndarray, grads: np.ndarray) -> None:
             )
 
 
-def check_gradients(draws: np.ndarray, grads: np.ndarray, names: Sequence[str]) -> None:
-    """Raise where a gradient does not vary: the density is flat, or a straight slope to a wall."""
-    x, g = (a.reshape(-1, a.shape[2]) for a in (draws, grads))
+def check_gradients(x: np.ndarray, g: np.ndarray, names: Sequence[str]) -> None:
+    """Raise where a gradient (n, d) does not vary: the density is flat, or a straight slope to a
+    wall.
+    """
     spread = x.std(axis=0)
     # Relative to the size of the numbers, some hundred roundings.
     still = spread <= 1e-14 * np.abs(x).max(axis=0)
