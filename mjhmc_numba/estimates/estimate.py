@@ -126,19 +126,21 @@ def _blas() -> ThreadpoolController:
 def _whitened(draws, grads, density, names, reparametrisation) -> list[tuple]:
     """Checked y and u (n, d) in each system of coordinates."""
     shape, d = draws.shape, draws.shape[2]
-    # Each dimension in one piece of memory, as all that follows goes along the draws.
-    x, g = (in_pieces(a).reshape(-1, d) for a in (draws, grads))
-    checks.check_gradients(x, g, names)
-    whitening = Whitening.fit(x, g)
-    y, u = whitening.apply(x, g)
-    checks.check_identity(*(a.reshape(shape) for a in (y, u, g)), names)
+    # Each dimension in one piece of memory, as all that follows goes along the draws; copies, which
+    # are written over.
+    y, u = (np.array(a.transpose(2, 0, 1), order="C").reshape(d, -1).T for a in (draws, grads))
+    checks.check_gradients(y, u, names)
+    of_grads = checks.z_scores(u.reshape(shape))
+    others = [] if reparametrisation is None else [_in_coordinates(reparametrisation, y, u)]
+    whitening = Whitening.fit(y, u)
+    whitening.apply_in_place(y, u)
+    checks.check_identity(y.reshape(shape), u.reshape(shape), of_grads, names)
     if density is not None:
+        x = draws.reshape(-1, d)
         checks.check_walls(lambda p: evaluate(density, p, 1)[0], x, y, whitening, names)
-    systems = [(y, u)]
-    if reparametrisation is not None:
-        z, gz = _in_coordinates(reparametrisation, x, g)
-        systems.append(Whitening.fit(z, gz).apply(z, gz))
-    return systems
+    for z, by_z in others:
+        Whitening.fit(z, by_z).apply_in_place(z, by_z)
+    return [(y, u), *others]
 
 
 def _in_coordinates(found: Reparametrisation, x, g) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +156,6 @@ def _in_coordinates(found: Reparametrisation, x, g) -> tuple[np.ndarray, np.ndar
 def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estimates:
     """Averages of the functions, of their squares and products, put together."""
     q = len(names)
-    values = in_pieces(values)
     finite = np.isfinite(values).all(axis=(0, 1))
     if not finite.all():
         values = np.where(finite, values, 0.0)
@@ -197,7 +198,8 @@ def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estima
 
 def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
     """Of functions (chain, draw, k) of unit scale, which are written over: sharpened, where that is
-    an improvement."""
+    an improvement.
+    """
     error, ess, tail = monte_carlo_error(f)
     mean = f.mean(axis=(0, 1))
     if not systems:

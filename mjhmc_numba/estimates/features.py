@@ -69,14 +69,18 @@ class Whitening(NamedTuple):
         """Whitened draws y and gradients u by them, each (n, d), with each dimension in one piece
         of memory, as features want them.
         """
-        y = np.subtract(x, self.centre, order="F")
-        y /= self.scale
-        u = np.multiply(grad, self.scale, order="F")
-        if self.root is None or self.inverse is None:
-            return y, u
-        _turn(self.root, y)
-        _turn(self.inverse, u)
+        y, u = (np.array(a, dtype=float, order="F") for a in (x, grad))
+        self.apply_in_place(y, u)
         return y, u
+
+    def apply_in_place(self, x: np.ndarray, grad: np.ndarray) -> None:
+        """The same, written over the draws and gradients."""
+        x -= self.centre
+        x /= self.scale
+        grad *= self.scale
+        if self.root is not None and self.inverse is not None:
+            _turn(self.root, x)
+            _turn(self.inverse, grad)
 
     def unwhiten(self, y: np.ndarray) -> np.ndarray:
         """Positions x of whitened y (..., d)."""
@@ -92,7 +96,7 @@ class Whitening(NamedTuple):
 
 
 def _turn(matrix: np.ndarray, values: np.ndarray) -> None:
-    """values (n, d) @ matrix, in their place."""
+    """Rows of (n, d) values times a matrix, in their place."""
     for some in blocks(*values.shape):
         values[some] = values[some] @ matrix
 

@@ -22,12 +22,16 @@ from mjhmc_numba.estimates.regression import Moments, solve
 __all__ = ["better_system", "deal_folds", "residuals"]
 
 FOLDS = 4  # the usual number of chains
-# As shares of the mean square of a feature; fewer where there are many features (rat_tumor, d = 73:
-# gains of 83 with two and 84 with three).
-NO_RIDGE, RIDGES, FEW_RIDGES = 1e-10, (1e-10, 3e-3, 0.1), (1e-10, 3e-2)
+# As shares of the mean square of a feature. A third, 3e-3, would take a tenth of the time and bring
+# nothing: on rugby (d = 16) the gains of means and of squares, geometric means, are 17.6 and 2.8 with
+# two, 17.3 and 2.8 with three. Nor would 1e-10 and 3e-2 in place of one ridge where there are many
+# features: 50.3 and 9.4 on rat_tumor (d = 73) with one, 49.8 and 9.4 with two; 46.7 and 17.1 on
+# hier_logistic (d = 60) with one, 46.8 and 17.0 with two.
+NO_RIDGE, RIDGES, FEW_RIDGES = 1e-10, (1e-10, 0.1), (1e-3,)
 # Of all, and of those that pay: a fit to noise takes 1/8 of the variance away, and puts it on
 # other draws.
 DRAWS_PER_FEATURE, FEWEST_DRAWS_PER_FEATURE = 8, 5
+DOUBLE = 100  # features up to which double precision costs little
 LOOK = 1000  # draws on which systems of coordinates are compared
 LOOK_RIDGE = 0.03  # of these regressions, with as many features as a quarter of the draws or less
 CAREFUL = 1e-3  # of the log residual variance: what other coordinates must bring
@@ -176,7 +180,7 @@ def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> 
     y, u, f = (np.ascontiguousarray(a[order].T) for a in (y, u, f))
     longest = max(part.stop - part.start for part in folds.values())
     basis = all_features(len(y), (len(fold) - longest) // DRAWS_PER_FEATURE)
-    if basis is None:
+    if basis is None or basis.sizes[-1] > DOUBLE:
         # Half the time; what rounding leaves is far below the noise of so many coefficients.
         y, u = y.astype(np.float32), u.astype(np.float32)
     # With more dimensions than one regression takes, each block of functions has its own.

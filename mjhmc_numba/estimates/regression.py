@@ -26,17 +26,17 @@ class Moments(NamedTuple):
     @classmethod
     def of_parts(cls, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> Moments:
         """The same from features and functions of some draws at a time."""
-        sums = [
-            (phi @ phi.T, phi @ f.T, np.einsum("ij,ij->i", f, f), phi.sum(axis=1), f.sum(axis=1))
-            + (f.shape[1],)
-            for phi, f in parts
-        ]
-        gram, cross, square, total, f_total, n = (
-            np.sum(of_all, axis=0, dtype=float) for of_all in zip(*sums, strict=True)
-        )
+        gram = cross = square = total = f_total = np.zeros(())
+        n = 0
+        for phi, f in parts:  # in double precision from here on, whatever the features have
+            gram = gram + phi @ phi.T
+            cross = cross + phi @ f.T
+            square = square + np.einsum("ij,ij->i", f, f)
+            total, f_total = total + phi.sum(axis=1), f_total + f.sum(axis=1)
+            n += f.shape[1]
         gram -= np.outer(total / n, total)
         cross -= np.outer(total / n, f_total)
-        return cls(gram, cross, square - f_total**2 / n, int(n))
+        return cls(gram, cross, square - f_total**2 / n, n)
 
     @classmethod
     def sum(cls, folds: Sequence[Moments]) -> Moments:
