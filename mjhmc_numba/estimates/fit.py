@@ -23,7 +23,7 @@ __all__ = ["better_system", "deal_folds", "residuals"]
 
 FOLDS = 4  # the usual number of chains
 # As shares of the mean square of a feature. A third, 3e-3, would take a tenth of the time and bring
-# nothing: on rugby (d = 16) the gains of means and of squares, geometric means, are 17.6 and 2.8 with
+# nothing: on rugby (d = 16) gains of means and of squares, geometric means, are 17.6 and 2.8 with
 # two, 17.3 and 2.8 with three. Nor would 1e-10 and 3e-2 in place of one ridge where there are many
 # features: 50.3 and 9.4 on rat_tumor (d = 73) with one, 49.8 and 9.4 with two; 46.7 and 17.1 on
 # hier_logistic (d = 60) with one, 46.8 and 17.0 with two.
