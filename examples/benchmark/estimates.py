@@ -1,6 +1,7 @@
 """What control variates bring: gain, error against the reference, and time.
 
     python estimates.py [--bench posteriors] [--models a,b] [--seeds 401,402]
+    python estimates.py times [--models a,b]        # gains and times of ours anew, in these rows
     python estimates.py report                      # ESTIMATES.md from the CSV file
 
 The folders are those of problems.py. Each model has its own process and a row in
@@ -28,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import problems
 from effective import ess
-from efficiency import append_row
+from efficiency import append_row, text
 from measure import RESULTS
 
 import mjhmc_numba as mj
@@ -225,6 +226,29 @@ def gains(runs: list[OneRun]) -> dict:
     }
 
 
+def own_runs(model, names, seeds: list[int]) -> tuple[mp.CompiledModel, list[OneRun]]:
+    """Ours, once all is compiled."""
+    compiled = mp.compile(model, progressbar=False)
+    one_run(compiled, names, seeds[0])  # compiles what is left to compile
+    return compiled, [one_run(compiled, names, seed) for seed in seeds]
+
+
+def measure_times(folder: Path, name: str, seeds: list[int], path: Path) -> dict:
+    """Write gains and times of ours anew into the row of a model; errors and peers stay."""
+    rows = read_rows(path)
+    row = next(row for row in rows if (row["folder"], row["model"]) == (folder.name, name))
+    if len(seeds) < int(row["seeds"]):
+        raise SystemExit(f"{name} was measured with {row['seeds']} seeds; give as many")
+    entry = problems.bench_models(folder)[name]
+    _, ours = own_runs(entry(), entry.var_names, seeds)
+    row |= {key: text(value) for key, value in gains(ours).items() if value != ""}
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return row
+
+
 def kinds(notes) -> str:
     """Each sentence once, without its numbers."""
     return " ".join(sorted({re.sub(r" \(.*?\)", "", note) for note in notes}))
@@ -233,9 +257,7 @@ def kinds(notes) -> str:
 def measure(folder: Path, name: str, seeds: list[int]) -> dict:
     entry = problems.bench_models(folder)[name]
     model, names = entry(), entry.var_names
-    compiled = mp.compile(model, progressbar=False)
-    one_run(compiled, names, seeds[0])  # compiles what is left to compile
-    ours = [one_run(compiled, names, seed) for seed in seeds]
+    compiled, ours = own_runs(model, names, seeds)
     peers = nutpie_runs(model, compiled, names, seeds)
     # At equal CPU seconds the time of the estimates is ours.
     costly = [run._replace(seconds=run.seconds + run.own) for run in ours]
@@ -357,9 +379,15 @@ def summary(rows: list[dict]) -> str:
     return lines + ("\n\nNotes. " + " ".join(notes) if notes else "")
 
 
-def write_page(path: Path, page: Path) -> None:
+def read_rows(path: Path) -> list[dict]:
+    if not path.exists():
+        return []
     with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
+        return list(csv.DictReader(file))
+
+
+def write_page(path: Path, page: Path) -> None:
+    rows = read_rows(path)
     columns = {
         "dim": "d",
         "seeds": "seeds",
@@ -383,15 +411,12 @@ def write_page(path: Path, page: Path) -> None:
 
 
 def done_models(path: Path) -> set[tuple[str, str]]:
-    if not path.exists():
-        return set()
-    with open(path, newline="") as file:
-        return {(row["folder"], row["model"]) for row in csv.DictReader(file)}
+    return {(row["folder"], row["model"]) for row in read_rows(path)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="?", default="run", choices=["run", "report"])
+    parser.add_argument("what", nargs="?", default="run", choices=["run", "times", "report"])
     problems.add_folder(parser)
     parser.add_argument("--models", help="names, separated by commas; all if not given")
     parser.add_argument("--seeds", default="401", help="separated by commas")
@@ -403,15 +428,19 @@ def main() -> None:
         write_page(arguments.out, arguments.page)
         return
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    again = arguments.what == "times"
     for name in problems.choose(arguments.models, arguments.bench):
-        if (arguments.bench.name, name) in done_models(arguments.out):
+        if ((arguments.bench.name, name) in done_models(arguments.out)) != again:
             continue
-        if arguments.one:
+        if not arguments.one:
+            subprocess.run([sys.executable, *sys.argv, "--one", "--models", name], check=False)
+            continue
+        if again:
+            row = measure_times(arguments.bench, name, seeds, arguments.out)
+        else:
             row = measure(arguments.bench, name, seeds)
             append_row(arguments.out, COLUMNS, row)
-            print(row, flush=True)
-        else:
-            subprocess.run([sys.executable, *sys.argv, "--one", "--models", name], check=False)
+        print(row, flush=True)
 
 
 if __name__ == "__main__":
