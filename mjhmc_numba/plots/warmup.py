@@ -138,7 +138,7 @@ def plot_reparametrisation(
     Parameters
     ----------
     data : Result, InferenceData or DataTree
-        Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`.
+        Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`, or of `pm.sample` by `MJHMC`.
     {canvas}
 
     Returns
