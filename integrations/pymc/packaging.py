@@ -29,6 +29,7 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.arguments import refuse_for_made_step
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
 from mjhmc_numba.pymc.errors import StartError, UnknownVariableError
+from mjhmc_numba.pymc.python_machine import in_python_machine
 from mjhmc_numba.results import FOUND, merged_attributes, merged_found
 from mjhmc_numba.stats import longest_rectangle
 
@@ -63,9 +64,10 @@ def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator
 
 def initial_point_functions(model, initvals, chains: int) -> list[Callable]:
     """For each chain, seed -> PyMC's initial point, without jitter."""
-    return make_initial_point_fns_per_chain(
-        model=model, overrides=initvals, jitter_rvs=set(), chains=chains
-    )
+    with in_python_machine():
+        return make_initial_point_fns_per_chain(
+            model=model, overrides=initvals, jitter_rvs=set(), chains=chains
+        )
 
 
 class InitialPoints:
