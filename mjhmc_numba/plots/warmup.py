@@ -192,7 +192,7 @@ def _slopes(chain: dict) -> dict[tuple[str, str], float]:
 def _draw_slopes(ax: Any, grid: np.ndarray, rows: list[str] | None, parents: list[str]) -> Any:
     image = ax.imshow(grid, cmap="RdBu_r", vmin=-1.5, vmax=1.5, aspect="auto")
     ax.set_facecolor("#f4f5f7")
-    ax.set_xticks(range(len(parents)), parents, rotation=40, ha="right")
+    ax.set_xticks(range(len(parents)), parents, rotation=90)
     ax.set_yticks(range(len(grid)), rows if rows is not None else [""] * len(grid))
     if grid.size <= MOST_NUMBERS:
         for (i, j), value in np.ndenumerate(grid):
