@@ -174,7 +174,8 @@ def plot_events(
         axes[0].axvspan(-warmup, 0, **WARMUP)
         axes[1].axvline(0, color="white", lw=1.5)
         axes[0].text(-warmup, 1, " warm-up", va="top", fontsize=8, transform=_at_top(axes[0]))
-    axes[0].legend(fontsize=8, frameon=False)
+    above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.1, "ncols": 3}
+    axes[0].legend(fontsize=8, frameon=False, handlelength=1.2, **above)
     tidy(axes[0], "Jump rates", "draw", "events per unit of system time")
     tidy(axes[1], "Shares of the events", "draw", "")
     return finish(axes, show)
