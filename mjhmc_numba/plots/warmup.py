@@ -112,7 +112,8 @@ def _draw_kept(axes: Any, data: Any) -> None:
         values = statistic(data, name, "warmup_sample_stats")
         for k, of_chain in enumerate([] if values is None else values):
             panel.plot(of_chain, color=chain_color(k), lw=0.8, label=f"chain {k}")
-    plain_log(step)
+    for panel in (step, length):  # trials of integrators cost a hundred times a usual draw
+        plain_log(panel)
     step.legend(fontsize=8, frameon=False)
     tidy(step, "Step size", "", "per gradient, whitened")
     tidy(length, "Gradients per draw", "", "")
