@@ -18,8 +18,8 @@ def in_python_machine() -> Iterator[None]:
 
     PyMC compiles initial points in the mode FAST_COMPILE, which runs there anyway. But PyTensor
     imports its machine in C before it looks which one it needs, and the first time on a computer
-    this calls the C compiler six times: about one of the nine CPU seconds of a whole run. A program that
-    has imported it already keeps it.
+    this calls the C compiler six times: about one of the nine CPU seconds of a whole run. A program
+    that has imported it already keeps it.
     """
     modules: dict[str, Any] = sys.modules
     if MACHINE_IN_C in modules:
