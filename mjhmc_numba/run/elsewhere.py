@@ -16,9 +16,10 @@ from mjhmc_numba.interruption import Press
 from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.run.blas import quiet_blas
 from mjhmc_numba.run.chain import ChainRun
-from mjhmc_numba.run.tasks import ChainOutput, ChainTask
+from mjhmc_numba.run.tasks import ChainOutput, ChainTask, in_turn
 from mjhmc_numba.run.watched import GRACE_SECONDS, LOOK_SECONDS, PRESSED_SECONDS
 from mjhmc_numba.stats import Rows
+from mjhmc_numba.turns import Turn
 
 __all__ = ["RemoteRun", "run_elsewhere"]
 
@@ -72,10 +73,14 @@ class RemoteRun:
 
 def _run_sent(shipped: Shipped, k: int, task: ChainTask, link: Any) -> ChainOutput:
     """Chain k in another process."""
-    target, settings = shipped.value
+    target, settings, turn = shipped.value
     task = replace(task, target=target, settings=settings)
     run = ChainRun(task, np.empty((task.draws, target.ndim)))
-    with quiet_blas, reporting(link, k, run.progress, run.abort):
+    with (
+        quiet_blas,
+        reporting(link, k, run.progress, run.abort),
+        in_turn(turn, target),
+    ):
         return run.run()
 
 
@@ -84,7 +89,8 @@ def run_elsewhere(
 ) -> bool:
     """All chains on an executor; says whether they were interrupted."""
     # What chains share is sent, and compiled there, once per worker.
-    shared = {id(r.task.target): Shipped((r.task.target, r.task.settings)) for r in runs}
+    turn = Turn()  # of the chains that a worker runs side by side
+    shared = {id(r.task.target): Shipped((r.task.target, r.task.settings, turn)) for r in runs}
     with Reports(executor) as reports:
         calls = Calls(
             executor,
