@@ -16,9 +16,9 @@ from typing import Protocol
 
 __all__ = ["Turn", "away", "away_for", "has_turn"]
 
-# Seconds of compiled code that are worth a turn: 8 times what it takes to hand one over (12 us). Of
-# 0, 10, 30, 100, 300 us, 1 ms and for ever, 100 us was the best for each of four small runs.
-WORTH_A_TURN = 1e-4
+# Seconds of compiled code that are worth a turn. To hand one over takes 12 us, and then caches are
+# cold: of 30, 100, 200, 500 us, 1, 2 and 5 ms, 200 us was the best for five small runs together.
+WORTH_A_TURN = 2e-4
 
 _here = threading.local()  # the turn that this thread has
 
