@@ -128,12 +128,15 @@ def _watch_elsewhere(
     """Collect the chains as they end, and show how far they are. One that raises ends the others;
     one that is lost with its worker does not.
     """
-    until = math.inf
+    until, looked = math.inf, -math.inf
     while calls.waiting and time.monotonic() < until:
         for k, output, error in calls.ended(LOOK_SECONDS):
             runs[k].end(output, error)
             if output is not None and output.error is not None and not keep_going:
                 runs[k].abort()
+        if time.monotonic() < looked + LOOK_SECONDS and calls.waiting:
+            continue  # not at all of them for each that ends
+        looked = time.monotonic()
         pressed = press.is_set()
         if until == math.inf and (pressed or any(run.aborted.is_set() for run in runs)):
             until = time.monotonic() + (PRESSED_SECONDS if pressed else GRACE_SECONDS)
