@@ -29,7 +29,8 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.arguments import refuse_for_made_step
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
 from mjhmc_numba.pymc.errors import StartError, UnknownVariableError
-from mjhmc_numba.results import merged_attributes
+from mjhmc_numba.pymc.python_machine import in_python_machine
+from mjhmc_numba.results import FOUND, merged_attributes, merged_found
 from mjhmc_numba.stats import longest_rectangle
 
 __all__ = [
@@ -63,9 +64,10 @@ def chain_generators(random_seed, chains: int) -> tuple[list[np.random.Generator
 
 def initial_point_functions(model, initvals, chains: int) -> list[Callable]:
     """For each chain, seed -> PyMC's initial point, without jitter."""
-    return make_initial_point_fns_per_chain(
-        model=model, overrides=initvals, jitter_rvs=set(), chains=chains
-    )
+    with in_python_machine():
+        return make_initial_point_fns_per_chain(
+            model=model, overrides=initvals, jitter_rvs=set(), chains=chains
+        )
 
 
 class InitialPoints:
@@ -388,7 +390,10 @@ def _mark(data, traces) -> None:
         if chains and group in data and "chain" in data[group].coords:
             there = [chains[k] for k in data[group]["chain"].values.tolist() if k in chains]
             if there:
-                data[group].attrs.update(merged_attributes(there))
+                told = [{k: v for k, v in chain.items() if k not in FOUND} for chain in there]
+                data[group].attrs.update(merged_attributes(told))
+                if group == "sample_stats":
+                    data[group].attrs.update(merged_found(there))
 
 
 def _sent(trace: NDArray) -> dict[str, Any] | None:

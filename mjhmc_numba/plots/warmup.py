@@ -112,7 +112,8 @@ def _draw_kept(axes: Any, data: Any) -> None:
         values = statistic(data, name, "warmup_sample_stats")
         for k, of_chain in enumerate([] if values is None else values):
             panel.plot(of_chain, color=chain_color(k), lw=0.8, label=f"chain {k}")
-    plain_log(step)
+    for panel in (step, length):  # trials of integrators cost a hundred times a usual draw
+        plain_log(panel)
     step.legend(fontsize=8, frameon=False)
     tidy(step, "Step size", "", "per gradient, whitened")
     tidy(length, "Gradients per draw", "", "")
@@ -138,7 +139,7 @@ def plot_reparametrisation(
     Parameters
     ----------
     data : Result, InferenceData or DataTree
-        Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`.
+        Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`, or of `pm.sample` by `MJHMC`.
     {canvas}
 
     Returns
@@ -192,7 +193,7 @@ def _slopes(chain: dict) -> dict[tuple[str, str], float]:
 def _draw_slopes(ax: Any, grid: np.ndarray, rows: list[str] | None, parents: list[str]) -> Any:
     image = ax.imshow(grid, cmap="RdBu_r", vmin=-1.5, vmax=1.5, aspect="auto")
     ax.set_facecolor("#f4f5f7")
-    ax.set_xticks(range(len(parents)), parents, rotation=40, ha="right")
+    ax.set_xticks(range(len(parents)), parents, rotation=90)
     ax.set_yticks(range(len(grid)), rows if rows is not None else [""] * len(grid))
     if grid.size <= MOST_NUMBERS_SHOWN:
         for (i, j), value in np.ndenumerate(grid):
