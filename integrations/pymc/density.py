@@ -32,6 +32,7 @@ from mjhmc_numba.pymc.graph import (
 from mjhmc_numba.pymc.layout import Layout, choose_value_vars
 from mjhmc_numba.pymc.native import NativeCode, density_code
 from mjhmc_numba.pymc.object_mode import collect_object_mode, not_native, warn_of_object_mode
+from mjhmc_numba.pymc.op_functions import with_safe_cache
 from mjhmc_numba.pymc.python_machine import in_python_machine
 
 __all__ = ["ModelDensity", "model_lock"]
@@ -373,6 +374,7 @@ class ModelDensity:
             except NumbaError as error:
                 reasons.append(f"Numba refuses: {str(error).strip().splitlines()[0]}")
                 self._function = graph.compile(self.model, mode=PYTHON_MODE)
+        self._function = with_safe_cache(self._function)
         self._inputs = self._table(arrays[: self._n_free])
         self._machine_code = self._callback()
         return reasons
