@@ -35,8 +35,6 @@ __all__ = [
 TRIES = 100  # as many as Stan makes
 SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
 NEAR = 1.0  # at least so far from a given start others may be: PyMC's jitter
-# A warm-up computes fourth powers of distances: those of larger ones are infinite, or their sums.
-FARTHEST_START = 1e75
 
 
 class Region(NamedTuple):
@@ -92,6 +90,10 @@ def regions(starts: np.ndarray | None, spread: float, ndim: int, chains: int) ->
     if starts.shape[1] != ndim:
         raise TargetError(f"initial has {starts.shape[1]} dimensions, the density {ndim}.")
     return [Region(np.array(start), float(spread)) for start in starts]
+
+
+# A warm-up computes fourth powers of distances: those of larger ones are infinite, or their sums.
+FARTHEST_START = 1e75
 
 
 def is_finite(target: Target, x: np.ndarray) -> bool:
