@@ -37,6 +37,7 @@ class WatchedChain:
     out: np.ndarray  # (draws, d), filled in place; with a store its own, filled again and again
     warmup_out: np.ndarray | None = None  # (tune, d), if all of the warm-up is kept
     process: Process | None = None
+    spare: Process | None = None  # that of the chain before, and at the end its own
     warmup_made: int = 0
     warmup_kept: int = 0  # of these, in `warmup` now
     made: int = 0
@@ -163,6 +164,7 @@ class WatchedChain:
             stream=self.stream,
         )
         # The ladder and window of a chain that has ended may be larger than its draws.
+        self.spare = None if task.tuned is None else self.process
         self.last, self.process, self.piece = self.progress(), None, self.piece[:0].copy()
         if task.store is not None:  # nor is a chunk of each needed any more
             self.out = np.empty((0, task.target.ndim))
