@@ -446,6 +446,8 @@ class Process:
         if draws.coordinates is not self.tuned.reparametrisation:
             raise ValueError("A draw is probed in the coordinates of the process: use Draws.to.")
         x, grad = self._vectors(draws.x), self._vectors(draws.grad)
+        if grad.shape != x.shape:
+            raise ValueError(f"Positions have shape {x.shape}, their gradients {grad.shape}.")
         logp = np.array(draws.logp, dtype=float).reshape(len(x))
         errors, gains = np.empty((2, len(x)))
         with away_for(self.target, len(x)):

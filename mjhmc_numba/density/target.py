@@ -154,14 +154,14 @@ def as_target(
     return _python_target(density, int(ndim), tuple(args), names)
 
 
-MOST_DIMENSIONS = 10**9  # one position takes 8 GB: more is a slip of the pen
+BEYOND_MACHINES = 10**9  # one position takes 8 GB: more is a slip of the pen
 
 
 def _check_ndim(ndim: Any) -> None:
     if isinstance(ndim, bool) or not isinstance(ndim, Integral) or ndim < 1:
         raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
-    if int(ndim) > MOST_DIMENSIONS:
-        raise TargetError(f"ndim={ndim} is beyond all machines: at most {MOST_DIMENSIONS:.0e}.")
+    if int(ndim) > BEYOND_MACHINES:
+        raise TargetError(f"ndim={ndim} is beyond all machines: at most {BEYOND_MACHINES:.0e}.")
 
 
 def _is_sequence(value: Any) -> bool:

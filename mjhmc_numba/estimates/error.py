@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MonteCarloError", "monte_carlo_error", "most_worth", "standard_error", "tail_index"]
+__all__ = ["MonteCarloError", "monte_carlo_error", "most_worth", "standard_error"]
 
 LONGEST_LAG = 512  # autocorrelations beyond it are those of chains that have not mixed
 # Up to so many lags sums of products take less time than transforms (2.5 us per lag of 4 x 1000
@@ -71,7 +71,9 @@ def _correlation_times(covariance: np.ndarray, within, total) -> tuple[np.ndarra
 
 
 def most_worth(draws: int) -> float:
-    """The most that one of so many draws is taken to be worth, in independent ones."""
+    """The most that one of so many draws is taken to be worth, in independent ones (Vehtari et al.
+    2021, who cap the effective size at n log10(n)).
+    """
     return math.log10(max(draws, 11))
 
 
@@ -121,7 +123,7 @@ class MonteCarloError(NamedTuple):
     size : (k,) array
         Effective number of draws.
     tail : (k,) array
-        Shape of the tails, see `tail_index`.
+        Shape of the tails, see `_tail_shape`.
     """
 
     error: np.ndarray
@@ -178,8 +180,8 @@ def _unseen(ordered: np.ndarray, rows: np.ndarray, size, tail) -> np.ndarray:
     return np.minimum(shape / (1.0 - shape), MOST_UNSEEN) * largest / size
 
 
-def tail_index(values: np.ndarray) -> np.ndarray:
-    r"""Shape of the generalised Pareto distribution that fits the tails: moments of order 1/shape
+def _tail_shape(ordered: np.ndarray) -> np.ndarray:
+    """Shape of the generalised Pareto distribution that fits the tails: moments of order 1/shape
     and above are infinite.
 
     Of the larger of both tails, by Zhang and Stephens (2009) with the prior of Vehtari et al.
@@ -188,17 +190,13 @@ def tail_index(values: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    values : (n, k)
+    ordered : (k, n) array
+        Sorted rows.
 
     Returns
     -------
-    (k,)
+    (k,) array
     """
-    return _tail_shape(np.sort(np.ascontiguousarray(values.T), axis=1))
-
-
-def _tail_shape(ordered: np.ndarray) -> np.ndarray:
-    """The same from sorted rows (k, n)."""
     n = ordered.shape[1]
     m = int(min(0.2 * n, 3.0 * math.sqrt(n)))
     if m < 5:

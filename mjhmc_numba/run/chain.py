@@ -16,7 +16,7 @@ from mjhmc_numba.process import Aborted, Process, random_words
 from mjhmc_numba.run.going_on import go_on, load_files, room_of, save_files, state_of
 from mjhmc_numba.run.memory import give_back
 from mjhmc_numba.run.tasks import ChainOutput
-from mjhmc_numba.run.watched import NUMBERS_AT_ONCE, WatchedChain
+from mjhmc_numba.run.watched import WARMUP_NUMBERS_AT_ONCE, WatchedChain
 from mjhmc_numba.stats import COLUMN, Rows
 from mjhmc_numba.storage import Stream
 from mjhmc_numba.tuned import WarmupWindow
@@ -131,7 +131,7 @@ class ChainRun(WatchedChain):
         """The draws of the warm-up: whole windows in the kernel, and the tuner between them."""
         task, process, tuner, rows = self.task, self.process, self.tuner, self.warmup
         assert process is not None
-        most = max(1, NUMBERS_AT_ONCE // task.target.ndim)
+        most = max(1, WARMUP_NUMBERS_AT_ONCE // task.target.ndim)
         while self.warmup_made < task.tune:
             asked = task.tune - self.warmup_made + len(self.piece)
             if tuner is not None:

@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.05  # from one look at the chains to the next: half of what a p
 # Ctrl-C, and more where nobody waits.
 STOP_SECONDS = 0.2
 GRACE_SECONDS, PRESSED_SECONDS = 5.0, 0.4
-NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that need not be kept: 4 MB
+WARMUP_NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that need not be kept: 4 MB
 
 
 @dataclass
@@ -57,7 +57,7 @@ class WatchedChain:
         self.base = 0  # the draw of the first row
         self.stream: Stream | None = None
         # Room for all of the warm-up, or for what is reported of it if it fails.
-        most = task.tune if task.keep_warmup else max(1, NUMBERS_AT_ONCE // task.target.ndim)
+        most = task.tune if task.keep_warmup else max(1, WARMUP_NUMBERS_AT_ONCE // task.target.ndim)
         self.warmup = Rows.empty(min(most, task.tune), task.target.ndim, self.warmup_out)
         self.acceptance = math.nan
         self.parts: list[Visits] = []

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mjhmc_numba.estimates import error as errors
-from mjhmc_numba.estimates.error import monte_carlo_error, standard_error, tail_index
+from mjhmc_numba.estimates.error import monte_carlo_error, standard_error
 
 
 def autoregression(rng, chains, n, k, rho):
@@ -43,6 +43,11 @@ def test_chains_that_disagree_have_a_large_error(seeds):
 def test_nothing_that_varies_has_no_error():
     error, size, _ = monte_carlo_error(np.full((2, 100, 1), 3.0))
     assert (error[0], size[0]) == (0.0, 200.0)
+
+
+def tail_index(values):
+    """Of values (n, k)."""
+    return monte_carlo_error(values[None]).tail
 
 
 @pytest.mark.parametrize("shape", [0.25, 0.5, 1.0])

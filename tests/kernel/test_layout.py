@@ -140,6 +140,17 @@ def test_a_position_of_another_length_is_refused_and_nothing_is_overwritten(x):
     np.testing.assert_array_equal(process.rungs, before)
 
 
+@pytest.mark.parametrize("part", ["x", "grad", "logp"])
+def test_draws_are_probed_with_as_many_gradients_and_log_densities(part):
+    process = process_with()
+    x, grad, logp, coordinates = process.here
+    three = {"x": np.tile(x, (3, 1)), "grad": np.tile(grad, (3, 1)), "logp": np.full(3, logp)}
+    draws = Draws(three["x"], three["grad"], three["logp"], coordinates)
+    assert process.probe(draws, "leapfrog", 0.1)[0].shape == (3,)
+    with pytest.raises(ValueError, match="shape"):
+        process.probe(draws._replace(**{part: three[part][:1]}), "leapfrog", 0.1)
+
+
 def test_a_draw_of_other_coordinates_is_not_probed():
     process = process_with()
     with pytest.raises(ValueError, match="coordinates"):
