@@ -1,13 +1,14 @@
 """Time of the kernel per gradient, as we compile it and as Numba does by itself.
 
-    python compilers.py [--blocks 5] [--rounds 3]
+    python compilers.py [--blocks 5] [--rounds 3] [--targets dense]
 
 One process for each way (`MJHMC_NUMBA_DEFER=0` is Numba's own) runs the same chains of
 `kernel_overhead.py`: both make the same draws bit for bit. The two are asked in turn, so a slow
 spell of the machine hits both. Where a matrix happens to lie in memory changes the time of a
 density by up to a quarter, in either process: so each measurement is one of the kernel over one of
-bare calls of the same density, and each block makes the target anew. What is told is the median
-over all rounds of the ratio within a round, with its quartiles. CPU time of the thread.
+bare calls of the same density, and each block makes the target anew, in another place. What is told
+is the median over all rounds of the ratio within a round, with its quartiles. CPU time of the
+thread. What is measured again takes the place of the same row; the others stay.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from kernel_overhead import CASES, PLANS, count, time_bare, time_kernel, tuned_process
-from measure import report, verdict
+from measure import RESULTS, keep_row, kept_rows, report, verdict
 
 from mjhmc_numba.kernel.layout import STAT_NAMES
 
@@ -33,11 +34,13 @@ CHEAP = "diagonal Gaussian, d = 100"  # its bare call takes less than the clock'
 
 def answer() -> None:
     """Measure what is asked for on the standard input, one line of JSON after the other."""
+    elsewhere = []  # what is kept: the next target lies in another place
     for line in sys.stdin:
         asked = json.loads(line)
         if asked is not None:
             name, plan = asked
             target = CASES[name][0]()
+            elsewhere.append((target, np.ones(1 + 97 * len(elsewhere))))
             process = tuned_process(target, **PLANS[plan][0])
             draws, stats = np.empty((200, target.ndim)), np.empty((200, len(STAT_NAMES)))
             seconds = time_kernel(process, draws, stats) * count(stats, "n_gradients")
@@ -87,9 +90,9 @@ def measure(asked: dict[str, Asked], name: str, plan: str, blocks: int, rounds: 
     return {
         "target": name,
         "settings": plan,
-        "ours / bare": float(np.median(over_bare[0])),
-        "Numba's own / bare": float(np.median(over_bare[1])),
-        "ratio": float(middle),
+        "ours / bare": f"{np.median(over_bare[0]):.3f}",
+        "Numba's own / bare": f"{np.median(over_bare[1]):.3f}",
+        "ratio": f"{middle:.3f}",
         "quartiles": f"{low:.3f}, {high:.3f}",
         "bar": BAR,
         "verdict": verdict(float(middle), BAR),
@@ -100,21 +103,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--blocks", type=int, default=5, help="targets made anew")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each")
+    parser.add_argument("--targets", default="", help="what their names begin with; all if not")
     parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.answer:
         answer()
         return
     asked = {way: Asked(defer) for way, defer in WAYS.items()}
-    rows = [
-        measure(asked, name, plan, arguments.blocks, arguments.rounds)
-        for name in CASES
-        for plan in PLANS
-        if name != CHEAP
-    ]
+    for name in CASES:
+        if name != CHEAP and name.startswith(arguments.targets):
+            for plan in PLANS:
+                row = measure(asked, name, plan, arguments.blocks, arguments.rounds)
+                keep_row(RESULTS / "compilers.csv", row, ("target", "settings"))
     for one in asked.values():
         one.end()
-    report("compilers", rows)
+    report("compilers", kept_rows(RESULTS / "compilers.csv"))
 
 
 if __name__ == "__main__":
