@@ -33,7 +33,7 @@ __all__ = [
 
 TRIES = 100  # as many as Stan makes
 SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
-NEAR = 1.0  # at least so far from a given start others may be: PyMC's jitter
+LEAST_SPREAD = 1.0  # at least so far from a given start others may be: PyMC's jitter
 
 
 class Region(NamedTuple):
@@ -50,7 +50,7 @@ class Region(NamedTuple):
     @property
     def widened(self) -> Region:
         """Where other starts are looked for: some way around it at least."""
-        return Region(self.centre, max(self.spread, NEAR))
+        return Region(self.centre, max(self.spread, LEAST_SPREAD))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         return self.centre + rng.uniform(-self.spread, self.spread, self.centre.size)
@@ -167,7 +167,7 @@ def check_first_start(target: Target, region: Region, seed: np.random.SeedSequen
 # Runs that burnt in. One in three ends on a plateau of lotka_volterra. With three instead of four,
 # and shorter paths in them, a warm-up takes 7 % fewer gradients and has more draws left where it
 # stays: 1.15 times the efficiency on five posteriors, 5 seeds each.
-ENOUGH = 3
+ENOUGH_RUNS = 3
 MOST_STARTS = 6  # three that do not burn in may be replaced
 STARTS_TRIED = 5  # to find another start; where density is missing at half of them, one in 32 fails
 STARTS_TAKE_WINDOWS = 3  # of the warm-up, at most: a run ends where it has burnt in
@@ -247,7 +247,7 @@ class Multistart:
         """
         another = self.draws + len(self.tried[-1].x)
         is_full = len(self.tried) >= self.most or another > self.most_draws
-        return is_full or len(self._burnt_in) >= ENOUGH
+        return is_full or len(self._burnt_in) >= ENOUGH_RUNS
 
     @property
     def _burnt_in(self) -> list[Draws]:

@@ -20,13 +20,16 @@ from mjhmc_numba.storage import Group, open_store
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 
 __all__ = [
+    "FOUND",
     "Result",
     "Round",
     "Stored",
     "chain_attributes",
+    "found_by",
     "from_store",
     "groups_of",
     "merged_attributes",
+    "merged_found",
     "stored_groups",
 ]
 
@@ -35,6 +38,8 @@ FEWEST_TO_JUDGE = 4  # draws, for halves of chains to have a variance
 
 # Attributes that all chains of a run share.
 SHARED = ("sampler", "sampler_version", "settings", "rates")
+# Those of the statistics, that say what was found of the reparametrisation.
+FOUND = ("reparametrisation", "exact_reparametrisation")
 
 
 class Round(NamedTuple):
@@ -330,13 +335,8 @@ class Result:
         first chain's reparametrisation, for estimates.
         """
         windows = [[w._asdict() for w in chain] for chain in self.warmup_windows]
-        found = [_reparametrised(t, self.names) for t in self.tuned]
-        first = self.tuned[0].reparametrisation if self.tuned else None
-        return {
-            "warmup_windows": json.dumps(windows),
-            "reparametrisation": json.dumps(found),
-            "exact_reparametrisation": "" if first is None else first.to_json(),
-        }
+        found = merged_found([found_by(tuned, self.names) for tuned in self.tuned])
+        return {"warmup_windows": json.dumps(windows), **found}
 
 
 @cache
@@ -400,6 +400,24 @@ def merged_attributes(chains: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             merged[name] = [chain[name] for chain in chains]
     merged["integrator"] = ", ".join(merged["integrator"])
     return merged
+
+
+def found_by(tuned: Tuned, names: Sequence[str]) -> dict[str, str]:
+    """What the warm-up of a chain found of its reparametrisation, as JSON: by name, and exactly."""
+    r = tuned.reparametrisation
+    return {
+        "reparametrisation": json.dumps(_reparametrised(tuned, names)),
+        "exact_reparametrisation": "" if r is None else r.to_json(),
+    }
+
+
+def merged_found(chains: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Those of the chains of a run, from those of each: all by name, and the first one exactly."""
+    by_name, exactly = ([chain[name] for chain in chains] for name in FOUND)
+    return {
+        "reparametrisation": f"[{', '.join(by_name)}]",
+        "exact_reparametrisation": exactly[0] if exactly else "",
+    }
 
 
 def stored_groups(ndim: int) -> dict[str, Group]:

@@ -128,10 +128,9 @@ def main() -> None:
     parser.add_argument("--samplers", default=",".join(SAMPLERS), help="separated by commas")
     parser.add_argument("--rounds", default="0,1", help="odd ones go in reverse; '': the table")
     arguments = parser.parse_args()
-    places = {model: place for place, names in MODELS.items() for model in names}
-    names = arguments.models.split(",") if arguments.models else list(places)
+    names = arguments.models.split(",") if arguments.models else list(MODELS)
     for number in filter(None, arguments.rounds.split(",")):
-        chosen = {name: places[name] for name in names}
+        chosen = {name: MODELS[name] for name in names}
         one_round(int(number), chosen, arguments.samplers.split(","))
     report("first_draw", table(kept()))
 

@@ -61,10 +61,13 @@ sampler after the other and not in turn, at loads of 7 to 15.""",
     "whole_runs": """## Whole runs: from a PyMC model to its ArviZ object
 
 Wall / CPU seconds of 4 chains of 1000 + 1000 draws on all cores, and the CPU seconds of it until
-the chains begin (NUTS does not tell: 0), in fresh processes with caches of their own. "first":
+the chains begin (NUTS does not tell), in fresh processes with caches of their own. "first":
 nothing was ever compiled; "new": the sampler has compiled two other models before; "again": the
-same script has run before. Where the load exceeds the number of cores, wall seconds are longer by
-as much.""",
+same script has run before. The samplers take turns at each occasion. Where the load exceeds the
+number of cores, wall seconds are longer by as much. A run ends with as many draws of each sampler,
+not with as many effective ones.""",
+    "whole_runs_ratios": """Ours over each of the others, of runs of the same round: geometric means
+over the models, and the largest of CPU seconds.""",
 }
 
 

@@ -8,8 +8,11 @@ models of BEFORE; "again" finds what the same script has left. Seconds count fro
 and imported, to the ArviZ object: 4 chains of 1000 + 1000 draws on all cores. CPU seconds are those
 of all threads and child processes. "compiled" is the part until the chains begin.
 
-All measurements are kept in results/whole_runs_single.csv. What is measured again takes the place
-of the same row; the others stay.
+The models are those of MODELS, in that order, those of the bench and real ones in turn. On each
+model the samplers take turns at each occasion. All measurements are kept in
+results/whole_runs_single.csv as they come. A round of a model that is there is not measured again,
+so the program can be stopped and called again; with --anew it is, and takes the place of the rows
+that are there.
 """
 
 from __future__ import annotations
@@ -29,25 +32,22 @@ SAMPLERS, OCCASIONS = ("mjhmc", "nutpie", "nuts"), ("first", "new", "again")
 BEFORE = ("eight_schools_noncentered", "mesquite")  # compiled before a "new" model
 KEY = ("versions", "model", "sampler", "when", "repeat")
 WARM = "from mjhmc_numba.process import Process; Process.compile_kernel(); print(0)"
+# Where each model lies: six of the bench, and eight real ones. `first_draw.py` takes the same.
 MODELS = {
-    "posteriors": [
-        "eight_schools_noncentered",
-        "mesquite",
-        "hier_logistic",
-        "arK",
-        "gp_regr",
-        "garch11",
-    ],
-    "gallery": [
-        "rugby",
-        "baseball",
-        "best",
-        "golf_angle_distance",
-        "attrition_weibull",
-        "moderation",
-        "alcohol_growth",
-    ],
-    "case_studies": ["student_t_regression"],
+    "eight_schools_noncentered": "posteriors",
+    "rugby": "gallery",
+    "mesquite": "posteriors",
+    "best": "gallery",
+    "arK": "posteriors",
+    "golf_angle_distance": "gallery",
+    "garch11": "posteriors",
+    "baseball": "gallery",
+    "hier_logistic": "posteriors",
+    "moderation": "gallery",
+    "student_t_regression": "case_studies",
+    "alcohol_growth": "gallery",
+    "gp_regr": "posteriors",
+    "attrition_weibull": "gallery",
 }
 
 RUN = """
@@ -100,8 +100,7 @@ def environment(caches: Path) -> dict[str, str]:
 
 def run(model: str, sampler: str, caches: Path, draws: int = 1000, chains: int = 4) -> dict:
     """Seconds of a run in a process of its own."""
-    place = next(place for place, names in MODELS.items() if model in names)
-    arguments = (str(problems.HERE), place, model, sampler, str(draws), str(chains))
+    arguments = (str(problems.HERE), MODELS[model], model, sampler, str(draws), str(chains))
     return in_new_process(RUN, *arguments, environment=environment(caches))
 
 
@@ -114,25 +113,44 @@ def leave_behind(sampler: str, caches: Path) -> None:
         run(model, sampler, caches, draws=20, chains=1)
 
 
+def occasions_of(model: str, chosen: Sequence[str]) -> list[str]:
+    """Those that there are for a model: one of BEFORE is never new, and "again" needs a run."""
+    possible = [when for when in chosen if when != "new" or model not in BEFORE]
+    return possible if possible != ["again"] else []
+
+
+def is_measured(model: str, samplers: Sequence[str], occasions: Sequence[str], repeat: int) -> bool:
+    """Whether a round of a model is there, with all samplers and on all occasions."""
+    there = {tuple(row[name] for name in KEY) for row in kept()}
+    now = versions()
+    return all(
+        (now, model, sampler, when, str(repeat)) in there
+        for sampler in samplers
+        for when in occasions
+    )
+
+
 def runs_of(
     model: str, samplers: Sequence[str], occasions: Sequence[str], warm: Path, repeat: int
 ) -> None:
     """One round of all samplers on a model, in turn."""
-    for sampler in samplers:
-        if "new" in occasions and not (warm / sampler).exists():
-            leave_behind(sampler, warm / sampler)
-        with tempfile.TemporaryDirectory() as name:
-            places = {"first": Path(name) / "empty", "new": Path(name) / "warm"}
-            places["first"].mkdir(mode=0o700)
-            if "new" in occasions and model not in BEFORE:
-                shutil.copytree(warm / sampler, places["new"])
-            seen = [when for when in ("first", "new") if when in occasions]
-            places["again"] = places[seen[-1] if model not in BEFORE else "first"]
-            for when in occasions:
-                if when == "new" and model in BEFORE:
-                    continue
+    with tempfile.TemporaryDirectory() as name:
+        folders: dict[tuple[str, str], Path] = {}
+        for when in occasions:
+            for sampler in samplers:
+                folder = Path(name) / f"{when}-{sampler}"
+                if when == "first":
+                    folder.mkdir(mode=0o700)
+                elif when == "new":
+                    if not (warm / sampler).exists():
+                        leave_behind(sampler, warm / sampler)
+                    shutil.copytree(warm / sampler, folder)
+                else:  # that of the run before
+                    before = [one for one in OCCASIONS if (one, sampler) in folders][-1]
+                    folder = folders[before, sampler]
+                folders[when, sampler] = folder
                 row = {"model": model, "sampler": sampler, "when": when, "repeat": str(repeat)}
-                row |= run(model, sampler, places[when])
+                row |= run(model, sampler, folder)
                 print(row, flush=True)
                 keep(row)
 
@@ -164,38 +182,81 @@ def table(rows: Sequence[Mapping]) -> list[dict]:
 
 
 def _line(of_versions: str, model: str, of_model: Mapping) -> dict:
-    line: dict = {"versions": of_versions, "model": model}
+    kind = "bench" if MODELS[model] == "posteriors" else "real"
+    line: dict = {"versions": of_versions, "model": model, "kind": kind}
     for sampler in SAMPLERS:
+        columns = ["seconds", "CPU seconds", "CPU seconds compiled"]
+        if sampler == "nuts":  # does not tell when its chains begin
+            columns.pop()
         for when in OCCASIONS:
             runs = of_model.get((sampler, when), [])
             medians = [
-                statistics.median(float(one[column]) for one in runs)
-                for column in ("seconds", "CPU seconds", "CPU seconds compiled")
-                if runs
+                statistics.median(float(one[column]) for one in runs) for column in columns if runs
             ]
             line[f"{sampler} {when}"] = " / ".join(f"{value:.1f}" for value in medians)
     loads = [float(one["load"]) for runs in of_model.values() for one in runs]
     return line | {"load": statistics.median(loads)}
 
 
+def ratios(rows: Sequence[Mapping]) -> list[dict]:
+    """Ours over each of the others, of runs of the same round: geometric means over the models."""
+    cost = {
+        column: {tuple(row[name] for name in KEY): float(row[column]) for row in rows}
+        for column in ("CPU seconds", "seconds")
+    }
+    lines = []
+    for of_versions in sorted({row["versions"] for row in rows}):
+        for other in SAMPLERS[1:]:
+            for when in OCCASIONS:
+                found = _ratios(cost["CPU seconds"], of_versions, other, when)
+                if found:
+                    worst = max(found, key=found.__getitem__)
+                    wall = _ratios(cost["seconds"], of_versions, other, when)
+                    lines.append(
+                        {
+                            "versions": of_versions,
+                            "beside": other,
+                            "when": when,
+                            "models": len(found),
+                            "CPU seconds": statistics.geometric_mean(found.values()),
+                            "largest": f"{found[worst]:.2f} ({worst})",
+                            "wall seconds": statistics.geometric_mean(wall.values()),
+                        }
+                    )
+    return lines
+
+
+def _ratios(cost: Mapping, of_versions: str, other: str, when: str) -> dict[str, float]:
+    """By model, the median over the rounds that both have."""
+    pairs: dict[str, list[float]] = {}
+    for (at, model, sampler, occasion, repeat), ours in cost.items():
+        theirs = cost.get((at, model, other, occasion, repeat))
+        if (at, sampler, occasion) == (of_versions, "mjhmc", when) and theirs is not None:
+            pairs.setdefault(model, []).append(ours / theirs)
+    return {model: statistics.median(values) for model, values in pairs.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", help="names, separated by commas; those of SPEED.md if not")
+    parser.add_argument("--models", help="names, separated by commas; those of MODELS if not")
     parser.add_argument("--samplers", default=",".join(SAMPLERS), help="separated by commas")
     parser.add_argument("--when", default=",".join(OCCASIONS), help="separated by commas")
-    parser.add_argument("--repeats", type=int, default=1, help="rounds; 0: the table alone")
+    parser.add_argument("--repeats", type=int, default=1, help="rounds; 0: the tables alone")
+    parser.add_argument("--anew", action="store_true", help="what is there is measured again")
     arguments = parser.parse_args()
     samplers = arguments.samplers.split(",")
-    occasions = [when for when in OCCASIONS if when in arguments.when.split(",")]
-    if "again" in occasions and len(occasions) == 1:
+    chosen = [when for when in OCCASIONS if when in arguments.when.split(",")]
+    if chosen == ["again"]:
         parser.error("--when again needs a run before it: first,again or new,again")
-    chosen = arguments.models.split(",") if arguments.models else None
+    models = arguments.models.split(",") if arguments.models else list(MODELS)
     with tempfile.TemporaryDirectory() as folder:
         for repeat in range(arguments.repeats):
-            for model in (name for names in MODELS.values() for name in names):
-                if chosen is None or model in chosen:
+            for model in models:
+                occasions = occasions_of(model, chosen)
+                if arguments.anew or not is_measured(model, samplers, occasions, repeat):
                     runs_of(model, samplers, occasions, Path(folder), repeat)
     report("whole_runs", table(kept()))
+    report("whole_runs_ratios", ratios(kept()))
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from mjhmc_numba.pymc.graph import (
 from mjhmc_numba.pymc.layout import Layout, choose_value_vars
 from mjhmc_numba.pymc.native import NativeCode, density_code
 from mjhmc_numba.pymc.object_mode import collect_object_mode, not_native, warn_of_object_mode
+from mjhmc_numba.pymc.python_machine import in_python_machine
 
 __all__ = ["ModelDensity", "model_lock"]
 
@@ -88,7 +89,10 @@ class ModelDensity:
     ):
         self.model = modelcontext(model)
         value_vars = choose_value_vars(self.model, vars)
-        point = self.model.initial_point() if initial_point is None else dict(initial_point)
+        if initial_point is None:
+            with in_python_machine():
+                initial_point = self.model.initial_point()
+        point = dict(initial_point)
         self.compile_kwargs = dict(compile_kwargs or {})
         self.layout = Layout.of(self.model, value_vars, point)
         self._others = {v.name: np.array(point[v.name]) for v in self.model.value_vars}

@@ -201,6 +201,7 @@ def _coordinates(stats, density: ModelDensity) -> Reparametrisation | None:
 
 def _check_same_model(stored: np.ndarray, ours: np.ndarray) -> None:
     """Raise if log densities differ from the stored ones by more than a constant."""
+    # Other code adds up in another order: 1e6 terms err by 1e-10. Other data change them by more.
     if not np.ptp(ours - stored) < 1e-6 * (1.0 + np.abs(ours).max()):
         raise ModelChangedError(
             "The log density of the model at the draws is not the one that was stored with them. "

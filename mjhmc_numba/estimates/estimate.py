@@ -29,7 +29,7 @@ from mjhmc_numba.results import Result
 
 __all__ = ["estimate"]
 
-ROUNDING = 4 * np.finfo(float).eps  # of a mean of draws and one of squares, twice each
+ROUNDING_OF_MEANS = 4 * np.finfo(float).eps  # of a mean of draws and one of squares, twice each
 MOST_COVARIANCES = 40  # functions: 780 products are a regression of the size of the others
 
 
@@ -160,7 +160,7 @@ def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estima
     if not finite.all():
         values = np.where(finite, values, 0.0)
     centre, scale = values.mean(axis=(0, 1)), values.std(axis=(0, 1))
-    varies = scale > ROUNDING * np.abs(centre)
+    varies = scale > ROUNDING_OF_MEANS * np.abs(centre)
     i, j = np.triu_indices(q, 1) if covariances else (np.zeros(0, int),) * 2
     f = in_pieces(np.empty((*values.shape[:2], 2 * q + len(i))))
     z, squares, products = f[:, :, :q], f[:, :, q : 2 * q], f[:, :, 2 * q :]
@@ -172,13 +172,13 @@ def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estima
     level = products.mean(axis=(0, 1))
     products -= level
     a = _average(f, systems)
-    rounding = ROUNDING * (1.0 + np.abs(centre) / np.where(varies, scale, 1.0))
+    rounding = ROUNDING_OF_MEANS * (1.0 + np.abs(centre) / np.where(varies, scale, 1.0))
     error = np.where(varies, np.maximum(a.error[:q], rounding), 0.0)
     # About the plain mean the square is too large by how far that is from the mean.
     variance = 1.0 + a.mean[q : 2 * q] - a.mean[:q] ** 2 + a.error[:q] ** 2
     variance = np.where(variance > 0, variance, 1.0)
     error_sd = np.hypot(a.error[q : 2 * q], 2 * a.mean[:q] * a.error[:q]) / (2 * np.sqrt(variance))
-    error_sd = np.where(varies, np.maximum(error_sd, ROUNDING), 0.0)
+    error_sd = np.where(varies, np.maximum(error_sd, ROUNDING_OF_MEANS), 0.0)
     too_heavy = a.tail > checks.heavy_tail(a.ess)
     heavy, heavy_square = too_heavy[:q], too_heavy[q : 2 * q]
     return Estimates(
@@ -206,7 +206,7 @@ def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
         return _Averages(mean, error, np.ones_like(mean), ess, tail)
     fold, flat = deal_folds(*f.shape[:2]).ravel(), f.reshape(-1, f.shape[2])
     sharp = residuals(*better_system(systems, flat, fold), flat, fold)
-    sharp_error = np.maximum(monte_carlo_error(sharp.reshape(f.shape)).error, ROUNDING)
+    sharp_error = np.maximum(monte_carlo_error(sharp.reshape(f.shape)).error, ROUNDING_OF_MEANS)
     better = (sharp_error < error) & (tail <= checks.heavy_tail(ess))
     gain = np.where(better, (error / sharp_error) ** 2, 1.0)
     mean = np.where(better, sharp.mean(axis=0), mean)

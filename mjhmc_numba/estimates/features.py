@@ -25,7 +25,7 @@ __all__ = ["Whitening", "monomials", "stein_features"]
 # Dimensions up to which correlations are taken out, at a cost of d^3 (2.5 CPU seconds for
 # 4000 draws in 512); beyond, scales alone.
 DENSE = 512
-EXTREME = 1e100  # of a variance: a quotient of two is a float64, below 1.8e308
+EXTREME_VARIANCE = 1e100  # of a variance: a quotient of two is a float64, below 1.8e308
 
 
 class Whitening(NamedTuple):
@@ -49,11 +49,12 @@ class Whitening(NamedTuple):
         n, d = x.shape
         centre = x.mean(axis=0)
         spread, steepness = x.var(axis=0), grad.var(axis=0)
-        spread = np.clip(spread, 1 / EXTREME, EXTREME)
-        scale = (spread / np.clip(steepness, 1 / EXTREME, EXTREME)) ** 0.25
+        spread = np.clip(spread, 1 / EXTREME_VARIANCE, EXTREME_VARIANCE)
+        scale = (spread / np.clip(steepness, 1 / EXTREME_VARIANCE, EXTREME_VARIANCE)) ** 0.25
         if d == 1 or d > DENSE:
             return cls(centre, scale, None, None)
-        # A stiff direction keeps its own scale only if the ridge is small against it.
+        # A stiff direction keeps its own scale only if the ridge is small against it. On 14 models
+        # a tenth or ten times as much changes gains by 1 % at most (stoch_vol by 2 %).
         ridge = min(1.0, d / n) * 0.01
         z = np.subtract(x, centre, order="F")
         z /= scale

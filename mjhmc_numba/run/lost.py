@@ -21,6 +21,7 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.run.chain import ChainRun
 from mjhmc_numba.run.dispatch import run_chains
 from mjhmc_numba.run.elsewhere import RemoteRun
+from mjhmc_numba.run.memory import forget
 from mjhmc_numba.run.seeds import child_seed
 from mjhmc_numba.run.tasks import ChainOutput, ChainTask
 from mjhmc_numba.stats import COLUMN
@@ -65,15 +66,20 @@ def run_with_lost(
         note([dict(zip(lost, started, strict=True)).get(k, run) for k, run in enumerate(runs)])
 
     merged = _Merged(progress, list(lost), [run.progress() for run in runs])
-    draws, found, interrupted = run_chains(again, progress=merged, on_start=note_again, **how)  # type: ignore[arg-type]
-    failed = any(output.error is not None for output in found)
-    if interrupted or failed:  # what there is is whole, if not as good
-        return out, outputs, interrupted and not failed, []
+    rooms = [out[k] for k in lost]  # what was drawn in vain is not kept
+    for room in rooms:
+        forget(room)
+    _, found, interrupted = run_chains(
+        again,
+        rooms=rooms,
+        progress=merged,
+        on_start=note_again,
+        **how,  # type: ignore[arg-type]
+    )
     told = [_told(tasks, outputs, k, best) for k, best in lost.items()]
-    for (k, _), output, rows in zip(lost.items(), found, draws, strict=True):
+    for k, output in zip(lost, found, strict=True):
         output.warmup_gradients += _gradients(outputs[k])
-        out[k], outputs[k] = rows, output
-        output.rows = output.rows._replace(draws=out[k, : len(output.rows.draws)])
+        outputs[k] = output
     return out, outputs, interrupted, told
 
 

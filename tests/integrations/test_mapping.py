@@ -87,7 +87,7 @@ def test_a_data_set_has_the_same_draws_whoever_comes_after_it(compiled, datasets
 
 
 def test_what_looks_poor_is_warmed_up_by_itself(compiled, datasets, monkeypatch):
-    monkeypatch.setattr(mapping, "LARGEST_R_HAT", 0.0)
+    monkeypatch.setattr(mapping, "LARGEST_R_HAT_OF_MAP", 0.0)
     names = list(datasets)[:3]
     again = compiled.map({name: datasets[name] for name in names}, **RUN)
     assert again.sample_stats["has_own_warmup"].values.tolist() == [1, 1, 1]
