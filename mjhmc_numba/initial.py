@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ __all__ = [
     "is_finite",
     "log_mass",
     "regions",
+    "too_far",
 ]
 
 TRIES = 100  # as many as Stan makes
@@ -91,10 +92,26 @@ def regions(starts: np.ndarray | None, spread: float, ndim: int, chains: int) ->
     return [Region(np.array(start), float(spread)) for start in starts]
 
 
+# A warm-up computes fourth powers of distances: those of larger ones are infinite, or their sums.
+FARTHEST_START = 1e75
+
+
 def is_finite(target: Target, x: np.ndarray) -> bool:
-    """Whether density and gradient are finite at x."""
+    """Whether density and gradient are finite at x, and x is not too far away."""
     logp, grad = target.logp_and_grad(x)
-    return bool(np.isfinite(logp) and np.isfinite(grad).all())
+    return bool(np.isfinite(logp) and np.isfinite(grad).all()) and too_far(x, target.names) is None
+
+
+def too_far(x: np.ndarray, names: Sequence[str]) -> str | None:
+    """What to say of a point where numbers are too large to go on from."""
+    far = np.flatnonzero(~(np.abs(x) <= FARTHEST_START))
+    if not far.size:
+        return None
+    named = ", ".join(f"{names[j]} is {x[j]:g}" for j in far[:5])
+    return (
+        f"The initial point is too far away: {named}. Squares of squares are computed on the way, "
+        f"and of numbers beyond {FARTHEST_START:g} they are infinite. Measure it in a larger unit."
+    )
 
 
 def first_finite(
@@ -131,6 +148,9 @@ def _complaint(target, region, x, logp, grad) -> str:
         bad = np.flatnonzero(~np.isfinite(x))
         named = ", ".join(f"{target.names[j]} is {x[j]}" for j in bad[:5])
         return f"The initial point is not finite: {named}."
+    far = too_far(x, target.names)
+    if far is not None:
+        return far
     if not np.isfinite(logp):
         what = f"the log density is {logp}"
     else:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "mjhmc_numba"
 CORE_FILES = sorted(CORE.rglob("*.py"))
 # Results, their page, and results read from files.
-ARVIZ_BRIDGES = {CORE / name for name in ("combining.py", "report.py", "results.py")}
+ARVIZ_BRIDGES = {CORE / f"{name}.py" for name in ("combining", "report", "results", "stored")}
 HEAVY = ["arviz", "dask", "IPython", "matplotlib", "pandas", "pymc", "pytensor", "scipy.stats"]
 
 

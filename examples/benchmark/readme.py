@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -106,7 +107,26 @@ def table_lines(results: Path) -> list[str]:
         "|---|---|---|",
     ]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    return [*head, *lines, "", f"Nutpie does better {'; '.join(below)}."]
+    told = [f"Nutpie does better {'; '.join(below)}."]
+    if real and any(row["sampler"] == NUTS for row in real.rows):
+        told.append(of_nuts(real.rows))
+    return [*head, *lines, "", *told]
+
+
+def of_nuts(rows: list[dict[str, str]]) -> str:
+    """How NUTS's rows were made, which did not take turns with the others."""
+    of = {
+        is_nuts: [r for r in rows if (r["sampler"] == NUTS) == is_nuts] for is_nuts in (True, False)
+    }
+    wanted = {
+        who: statistics.median(float(row["load"]) for row in some) for who, some in of.items()
+    }
+    seeds = len({row["seed"] for row in of[True]})
+    return (
+        f"PyMC's NUTS, in the picture, had {seeds} seed{'s' if seeds > 1 else ''} per model, when "
+        f"{wanted[True]:.0f} processes wanted a core; {wanted[False]:.0f} did when the others took "
+        "turns."
+    )
 
 
 def listed(ratios: dict[str, float]) -> str:

@@ -27,6 +27,9 @@ address, at draws of the same chain. The kernel runs with what a warm-up found. 
 comes after a few gradients, they share its cost; a metric of rank k adds about 2 k d
 multiplications to a gradient (4 k d where paths rotate) and 4 k d to a refresh, in exchange for
 fewer gradients.""",
+    "compilers": """The same chains with the kernel as we compile it, in one piece, and as
+Numba does by itself (`MJHMC_NUMBA_DEFER=0`): two processes, asked in turn. Ratio of ours to
+Numba's: median over the rounds, and its quartiles.""",
     "threads": """## Two chains on two cores
 
 Wall time of two chains on two cores over that of the two in sequence, and the same for two bare

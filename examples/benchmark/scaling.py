@@ -249,8 +249,8 @@ def write_rows(name: str, rows: list[dict]) -> None:
         writer.writerows(rows)
 
 
-def read_rows(name: str) -> list[dict]:
-    with (RESULTS / f"scaling_{name}.csv").open() as file:
+def read_rows(name: str, prefix: str = "scaling_") -> list[dict]:
+    with (RESULTS / f"{prefix}{name}.csv").open() as file:
         return [{key: _number(value) for key, value in row.items()} for row in csv.DictReader(file)]
 
 
@@ -293,6 +293,7 @@ def page() -> str:
         ),
         "",
         *on_threads(many, whole),
+        *four_chains(read_rows("pooled_warmup", "")),
         "## What a chain costs its caller",
         "",
         "| what | cost |",
@@ -326,6 +327,29 @@ def page() -> str:
     lines += ["", "The simulation against what was measured, in a pool that was open already:", ""]
     lines += [*checked(runs, costs), "", *reasoning(runs, costs, simulated), ""]
     return "\n".join(lines)
+
+
+def four_chains(rows: list[dict]) -> list[str]:
+    """What `pooled_warmup.py` has measured."""
+    lines = [
+        "## Four chains: a warm-up for each, or one for all",
+        "",
+        (
+            f"Effective draws of the worst variable per 1,000 gradients, {rows[0]['model']}, "
+            f"{rows[0]['seeds']:.0f} seeds, 1000 + 1000 draws: median and range "
+            "(`pooled_warmup.py`)."
+        ),
+        "",
+        "| warm-up | after it | with it |",
+        "|---|---|---|",
+    ]
+    for r in rows:
+        cells = (
+            f"{r[name]:.0f} ({r[f'least_{name}']:.0f} to {r[f'most_{name}']:.0f})"
+            for name in ("after", "in_all")
+        )
+        lines.append(f"| {r['warmup']} | {' | '.join(cells)} |")
+    return [*lines, "", *FOUR.strip().splitlines(), ""]
 
 
 def on_threads(many: list[dict], whole: list[dict]) -> list[str]:
@@ -380,6 +404,10 @@ RUN_OF = {
     name: f"{(RUN | options)['tune']} + {(RUN | options)['draws']} draws"
     for name, _, options in MANY
 }
+FOUR = """
+For four chains the pilots cost more than what their better settings bring, and the settings of one
+scatter as much as those of four: `warmup="separate"` stays the default.
+"""
 THREADS = """
 All that is not in the kernel is Python, which runs one thread at a time: threads speed up what the
 kernel does, and no more. Small chains take turns in Python, so that they do not hand it to each

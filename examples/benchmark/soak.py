@@ -7,9 +7,10 @@ order (`soak_calls.py`). After each round are written down: resident memory, wha
 threads, open files, child processes, and whether three runs have the same bits as at the beginning.
 The exit code is 1 if anything was found; the last lines say what.
 
-Resident memory holds gaps between what is in use, and machine code, which Numba never frees. So
-three parts of it are counted as well: what C's allocator has given out, objects of Python, and
-machine code. A leak is seen in one of them.
+Resident memory holds pages of libraries, which come and go, gaps between what is in use, and
+machine code, which Numba never frees. So parts of it are counted as well: memory that is of no
+file, what C's allocator has given out, objects of Python, and machine code. A leak is seen in one
+of the middle two. Linux is asked for small pages, as a large one counts 2 MB for each byte in it.
 
     python soak.py --compiled [--out results/soak_compiled.csv]
 
@@ -39,11 +40,12 @@ import numpy as np
 import soak_calls
 from measure import RESULTS
 
-COLUMNS = ["minutes", "round", "calls", "resident_mb", "in_use_mb", "python_blocks", "code_mb"]
-COLUMNS += ["threads", "files", "children", "same_bits"]
+COLUMNS = ["minutes", "round", "calls", "resident_mb", "own_mb", "in_use_mb", "python_blocks"]
+COLUMNS += ["code_mb", "threads", "files", "children", "same_bits"]
 SELDOM = 10  # rounds between two calls that cost seconds
 SETTLE = 0.2  # of the time, in which caches fill
 GROWTH = 0.03  # of memory that is called flat, from the second fifth to the last
+PR_SET_THP_DISABLE = 41  # of Linux
 COMPILED = 4  # calls of each kind that compile
 
 
@@ -54,6 +56,17 @@ def resident_mb() -> float:
         ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def own_mb() -> float:
+    """Resident memory that is of no file."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("RssAnon")).split()[1]) * 1024 / 1e6
+
+
+def ask_for_small_pages() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
 
 
 class MallInfo(ctypes.Structure):
@@ -113,6 +126,7 @@ def state(began: float, number: int, calls: Counter, first: str) -> dict:
         "round": number,
         "calls": calls.total(),
         "resident_mb": round(resident_mb(), 1),
+        "own_mb": round(own_mb(), 1),
         "in_use_mb": round(in_use_mb(), 2),
         "python_blocks": sys.getallocatedblocks(),
         "code_mb": round(code_mb(), 2),
@@ -156,11 +170,11 @@ def findings(rows: list[dict], failed: list[str]) -> list[str]:
     settled = [row for row in rows if row["minutes"] >= SETTLE * rows[-1]["minutes"]]
     fifth = max(len(settled) // 4, 1)
     found = [f"a call failed: {text.splitlines()[0]}" for text in failed]
-    for name in ("in_use_mb", "python_blocks"):
+    for name in ("own_mb", "in_use_mb", "python_blocks"):
         grown = quiet_growth(settled, name) / settled[0][name]
         if grown > GROWTH:
             found.append(f"{name} grew by {grown:.1%} where nothing was compiled")
-    for name in ("resident_mb", "in_use_mb", "python_blocks"):
+    for name in ("own_mb", "in_use_mb", "python_blocks"):
         before, after = (
             float(np.median([row[name] for row in part]))
             for part in (settled[:fifth], settled[-fifth:])
@@ -181,6 +195,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS / "soak.csv")
     parser.add_argument("--compiled", action="store_true")
     arguments = parser.parse_args()
+    ask_for_small_pages()
     warnings.simplefilter("ignore")
     logging.getLogger("pymc").setLevel(logging.ERROR)
     if arguments.compiled:

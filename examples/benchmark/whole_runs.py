@@ -243,6 +243,7 @@ def main() -> None:
     parser.add_argument("--when", default=",".join(OCCASIONS), help="separated by commas")
     parser.add_argument("--repeats", type=int, default=1, help="rounds; 0: the tables alone")
     parser.add_argument("--anew", action="store_true", help="what is there is measured again")
+    parser.add_argument("--warm", type=Path, help="folder to keep what the models before leave")
     arguments = parser.parse_args()
     samplers = arguments.samplers.split(",")
     chosen = [when for when in OCCASIONS if when in arguments.when.split(",")]
@@ -250,11 +251,13 @@ def main() -> None:
         parser.error("--when again needs a run before it: first,again or new,again")
     models = arguments.models.split(",") if arguments.models else list(MODELS)
     with tempfile.TemporaryDirectory() as folder:
+        warm = arguments.warm or Path(folder)
+        warm.mkdir(mode=0o700, exist_ok=True)
         for repeat in range(arguments.repeats):
             for model in models:
                 occasions = occasions_of(model, chosen)
                 if arguments.anew or not is_measured(model, samplers, occasions, repeat):
-                    runs_of(model, samplers, occasions, Path(folder), repeat)
+                    runs_of(model, samplers, occasions, warm, repeat)
     report("whole_runs", table(kept()))
     report("whole_runs_ratios", ratios(kept()))
 

@@ -19,10 +19,11 @@ from mjhmc_numba.density.callback import PythonDensity
 from mjhmc_numba.density.signature import NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayTable
 from mjhmc_numba.errors import TargetError
+from mjhmc_numba.initial import too_far
 from mjhmc_numba.kernel.waiting import announced
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE, explain_start
 from mjhmc_numba.pymc.dimensions import with_dim_lengths
-from mjhmc_numba.pymc.errors import ModelChangedError, ModelError
+from mjhmc_numba.pymc.errors import ModelChangedError, ModelError, StartError
 from mjhmc_numba.pymc.graph import (
     custom_ops,
     density_graph,
@@ -32,6 +33,7 @@ from mjhmc_numba.pymc.graph import (
 from mjhmc_numba.pymc.layout import Layout, choose_value_vars
 from mjhmc_numba.pymc.native import NativeCode, density_code
 from mjhmc_numba.pymc.object_mode import collect_object_mode, not_native, warn_of_object_mode
+from mjhmc_numba.pymc.op_functions import with_safe_cache
 from mjhmc_numba.pymc.python_machine import in_python_machine
 
 __all__ = ["ModelDensity", "model_lock"]
@@ -289,6 +291,9 @@ class ModelDensity:
             raise explain_start(self.model, point, np.nan, {}) from error
         if not (np.isfinite(logp) and np.isfinite(grad).all()):
             raise explain_start(self.model, point, logp, self.layout.unravel(grad))
+        far = too_far(x, self.layout.told)
+        if far is not None:
+            raise StartError(far)
         return x
 
     def error_at(self, x: np.ndarray) -> BaseException | None:
@@ -373,6 +378,7 @@ class ModelDensity:
             except NumbaError as error:
                 reasons.append(f"Numba refuses: {str(error).strip().splitlines()[0]}")
                 self._function = graph.compile(self.model, mode=PYTHON_MODE)
+        self._function = with_safe_cache(self._function)
         self._inputs = self._table(arrays[: self._n_free])
         self._machine_code = self._callback()
         return reasons

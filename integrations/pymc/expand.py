@@ -19,6 +19,7 @@ from mjhmc_numba.pymc.errors import ExpansionError, UnknownVariableError
 from mjhmc_numba.pymc.graph import PureGraph, expansion_graph
 from mjhmc_numba.pymc.native_loop import VARYING_SHAPE, NativeLoop
 from mjhmc_numba.pymc.object_mode import collect_object_mode
+from mjhmc_numba.pymc.op_functions import with_safe_cache
 
 __all__ = ["Expansion", "make_runner"]
 
@@ -259,7 +260,7 @@ def _compiled_runner(density: ModelDensity, graph: PureGraph):
             return NativeLoop(function.maker.fgraph)
         except NumbaError:
             function = graph.compile(density.model, mode=PYTHON_MODE)
-    return _OneByOne(function)
+    return _OneByOne(with_safe_cache(function))
 
 
 def _has_loops(graph: PureGraph) -> bool:

@@ -25,10 +25,10 @@ ABOUT = {
 }
 
 
-def record_names(
-    density: ModelDensity, var_names: Sequence[str] | None, jumps: bool | Sequence[str]
-) -> list[str]:
-    """The variables that a record keeps; raises if one has a name of the record's own."""
+def record_names(density: ModelDensity, var_names: Sequence[str] | None, jumps: Any) -> list[str]:
+    """The variables that a record keeps, `jumps` as a user gave it; raises if these are no names,
+    or of the record's own.
+    """
     if isinstance(jumps, bool):
         names = list(var_names) if var_names else [rv.name for rv in density.model.free_RVs]
     elif isinstance(jumps, Sequence):

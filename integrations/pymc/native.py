@@ -22,8 +22,6 @@ from numba.core.ccallback import CFunc
 from numba.core.errors import NumbaError, TypingError
 from numba.core.sigutils import normalize_signature
 from pytensor.graph.basic import Constant
-from pytensor.link.numba.cache import compile_numba_function_src
-from pytensor.link.numba.dispatch.basic import numba_funcify, numba_funcify_and_cache_key
 from pytensor.tensor.type import DenseTensorType
 
 from mjhmc_numba import density
@@ -40,6 +38,11 @@ from mjhmc_numba.kernel.compilation import StoredCode
 from mjhmc_numba.kernel.store import sources_stamp
 from mjhmc_numba.kernel.waiting import compile_in_thread
 from mjhmc_numba.pymc import op_functions
+from mjhmc_numba.pymc.numba_backend import (
+    compile_numba_function_src,
+    numba_funcify,
+    numba_funcify_and_cache_key,
+)
 from mjhmc_numba.pymc.op_functions import compiled_in_one_go
 
 __all__ = ["NativeCode", "density_code", "expansion_code", "lift_constants"]

@@ -9,11 +9,11 @@ from typing import Any
 
 from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Constant
-from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import DenseTensorType
 
 from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.pymc.errors import ObjectModeWarning
+from mjhmc_numba.pymc.numba_backend import NumbaLinker
 
 __all__ = ["collect_object_mode", "not_native", "warn_of_object_mode"]
 

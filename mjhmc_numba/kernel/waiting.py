@@ -6,11 +6,15 @@ is free to hear of Ctrl-C. The thread then stops at the next function that it wo
 """
 
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
+
+from mjhmc_numba.kernel.user_warnings import on_behalf_of
 
 __all__ = ["InThread", "announced", "compile_in_thread", "stop_if_cancelled", "watched"]
 
@@ -87,14 +91,17 @@ class InThread:
         usual = threading.stack_size(STACK_BYTES)
         try:
             self._thread = threading.Thread(
-                target=self._work, args=(function,), name="mjhmc_numba compiler"
+                target=self._work,
+                args=(function, sys._getframe(1)),
+                name="mjhmc_numba compiler",
             )
             self._thread.start()
         finally:
             threading.stack_size(usual)
 
-    def _work(self, function: Callable[[], Any]) -> None:
+    def _work(self, function: Callable[[], Any], caller: FrameType) -> None:
         _current.cancelled = self._cancelled
+        on_behalf_of(caller)
         try:
             self._result = function()
         except BaseException as error:  # raised again by the thread that waits

@@ -123,6 +123,13 @@ def test_a_right_model_is_calibrated_and_the_log_density_too(calibrated):
     mpl.pyplot.close("all")
 
 
+def test_where_there_are_fewer_draws_than_percentiles_all_of_them_are_ranked(compiled):
+    few = mp.sbc(compiled, **SBC | {"simulations": 3, "draws": 20})
+    assert few.levels == 20
+    with pytest.raises(ModelError, match=r"from 1 to draws \(20\), not 21"):
+        mp.sbc(compiled, **SBC | {"simulations": 3, "draws": 20}, levels=21)
+
+
 def test_a_wrong_posterior_is_noticed(calibrated):
     result = calibrated
     shifted = result.ranks.copy(deep=True)

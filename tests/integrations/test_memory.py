@@ -17,7 +17,7 @@ import json, sys, warnings
 from pathlib import Path
 import pymc as pm
 import mjhmc_numba.pymc as mp
-from mjhmc_numba.results import groups_of
+from mjhmc_numba.stored import groups_of
 warnings.simplefilter("ignore")
 
 def status(name):

@@ -1,21 +1,27 @@
 """A model is compiled in one go, once: later processes, other data and other names load it."""
 
+import errno
+import importlib
 import os
+import pickle
 import shutil
+import sys
 import uuid
 from contextlib import nullcontext
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from numba.core.caching import Cache, IndexDataCacheFile
 from numba.core.errors import TypingError
 from numba.core.untyped_passes import InlineInlinables
 
 from mjhmc_numba.kernel import deferred
-from mjhmc_numba.kernel.store import UnsafeCacheWarning, sources_stamp
+from mjhmc_numba.kernel.store import CacheWarning, UnsafeCacheWarning, sources_stamp
 from mjhmc_numba.kernel.waiting import watched
-from mjhmc_numba.pymc import native, op_functions
+from mjhmc_numba.pymc import native, op_functions, python_machine
 from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.graph import density_graph
 from tests.new_process import report_of, seconds_to_interrupt
@@ -167,20 +173,163 @@ def test_an_edit_of_what_surrounds_the_graph_makes_an_entry_stale(tmp_path, monk
     assert len(set(keys)) == len(keys)
 
 
+@pytest.fixture(scope="module")
+def triple():
+    """A function of PyTensor's that Numba compiles in its first call, and anew for each test."""
+    x = pt.vector("x")
+    return lambda: pytensor.function([x], 3.0 * x, mode="NUMBA")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
 @pytest.mark.parametrize("mode", [0o700, 0o777])
 def test_nothing_is_read_from_a_cache_of_pytensor_that_others_can_write(
-    tmp_path, monkeypatch, mode
+    tmp_path, monkeypatch, mode, triple
 ):
-    """Where libraries cannot be put off, PyTensor's cache is used if it is safe."""
+    """Neither for PyTensor's own functions, nor where libraries cannot be put off."""
+    asked = []
     tmp_path.chmod(mode)
-    monkeypatch.setattr(op_functions, "can_defer", lambda: False)
     monkeypatch.setattr(op_functions, "NUMBA_CACHE_PATH", tmp_path)
+    monkeypatch.setattr(Cache, "load_overload", lambda *args: asked.append("read"))
+    monkeypatch.setattr(Cache, "save_overload", lambda *args: asked.append("written"))
     usual = Cache.load_overload
     unsafe = pytest.warns(UnsafeCacheWarning, match="PyTensor's cache")
+    with nullcontext() if mode == 0o700 else unsafe:
+        function = op_functions.with_safe_cache(triple())
+        assert function(np.ones(2)).tolist() == [3.0, 3.0]
+        assert function(np.ones(2)).tolist() == [3.0, 3.0]
+    assert set(asked) == ({"read", "written"} if mode == 0o700 else set())
+    monkeypatch.setattr(op_functions, "can_defer", lambda: False)
     with nullcontext() if mode == 0o700 else unsafe, op_functions.compiled_in_one_go():
-        assert (Cache.load_overload is usual) == (mode == 0o700)
+        asked.clear()
+        Cache.load_overload(None, None, None)
+        assert asked == (["read"] if mode == 0o700 else [])
     assert Cache.load_overload is usual
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EOFError("Ran out of input"),
+        pickle.UnpicklingError("invalid load key"),
+        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+        OSError(errno.EFBIG, os.strerror(errno.EFBIG)),
+        OSError(errno.EROFS, os.strerror(errno.EROFS)),
+        PermissionError(errno.EACCES, os.strerror(errno.EACCES)),
+    ],
+    ids=lambda error: f"{type(error).__name__} {error}",
+)
+@pytest.mark.parametrize("doing", ["load_overload", "save_overload"])
+def test_no_trouble_with_pytensors_cache_stops_pytensors_functions(
+    monkeypatch, tmp_path, error, doing, triple
+):
+    def fail(*args):
+        raise error
+
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(op_functions, "NUMBA_CACHE_PATH", tmp_path)
+    monkeypatch.setattr(Cache, "load_overload", lambda *args: None)
+    monkeypatch.setattr(Cache, "save_overload", lambda *args: None)
+    monkeypatch.setattr(Cache, doing, fail)
+    function = op_functions.with_safe_cache(triple())
+    with pytest.warns(CacheWarning, match="PyTensor's cache") as caught:
+        assert function(np.ones(2)).tolist() == [3.0, 3.0]
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert function(np.ones(2)).tolist() == [3.0, 3.0]  # a second warning would be an error
+
+
+DAMAGED = """
+import json, sys, warnings
+from pathlib import Path
+import numpy as np
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import pymc as pm
+    import pytensor.tensor as pt
+    from pytensor.graph import Apply, Op
+    import mjhmc_numba.pymc as mp
+
+    class Square(Op):
+        def make_node(self, x):
+            return Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = np.asarray(inputs[0] ** 2)
+
+        def grad(self, inputs, slopes):
+            return [2 * inputs[0] * slopes[0]]
+
+        pullback = lambda self, inputs, outputs, slopes: self.grad(inputs, slopes)
+
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("more", -Square()(x))
+    logp, grad = mp.ModelDensity(model).logp_and_grad(np.full(1, 0.5))
+files = [path for path in Path(sys.argv[1]).rglob("*") if path.suffix in (".nbi", ".nbc")]
+told = [w.category.__name__ for w in caught if "acheWarning" in w.category.__name__]
+print(json.dumps({"logp": logp, "grad": grad.tolist(), "files": len(files), "told": told}))
+for path in files:
+    path.write_bytes(b"garbage" if len(sys.argv) < 3 else b"")
+"""
+
+
+@pytest.mark.parametrize("damage", [[], ["empty"]])
+def test_a_damaged_cache_of_pytensor_stops_no_model_that_runs_through_python(tmp_path, damage):
+    caches = caches_in(tmp_path)
+    sound, broken = (report_of(DAMAGED, str(tmp_path), *damage, **caches) for _ in range(2))
+    assert sound["files"] > 0
+    assert (sound["told"], broken["told"]) == ([], ["CacheWarning"])
+    assert (broken["logp"], broken["grad"]) == (sound["logp"], sound["grad"])
+    assert sound["grad"] == [-3 * 0.5]
+
+
+FIRST_RUN = """
+import json, sys, warnings
+from pathlib import Path
+import numpy as np
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import mjhmc_numba.pymc as mp
+from tests.integrations.test_startup import hierarchy
+from pytensor.compile.mode import FAST_COMPILE
+
+assert not FAST_COMPILE.linker.use_cloop
+logp, grad = mp.ModelDensity(hierarchy()).logp_and_grad(np.zeros(9))
+print(json.dumps({
+    "logp": logp, "c": any("lazylinker" in path.name for path in Path(sys.argv[1]).rglob("*")),
+    "in C": [name for name in sys.modules if name.startswith("pytensor.link.c.cvm")],
+    "told": [str(w.message) for w in caught if "acheWarning" in w.category.__name__],
+}))
+"""
+
+
+def test_the_first_run_of_a_model_on_a_machine_calls_no_c_compiler(tmp_path):
+    report = report_of(FIRST_RUN, str(tmp_path), **caches_in(tmp_path))
+    assert (report["c"], report["in C"], report["told"]) == (False, [], [])
+    assert np.isfinite(report["logp"])
+
+
+def test_a_folder_of_pytensor_that_cannot_be_made_costs_one_warning(tmp_path):
+    caches = caches_in(tmp_path)
+    usual = report_of(FIRST_RUN, str(tmp_path), **caches)
+    (tmp_path / "file").write_text("in the way")
+    caches["PYTENSOR_FLAGS"] = f"base_compiledir={tmp_path / 'file' / 'pytensor'}"
+    report = report_of(FIRST_RUN, str(tmp_path), **caches)
+    assert len(report["told"]) == 1
+    assert "PyTensor's folder of compiled code cannot be made" in report["told"][0]
+    assert report["logp"] == usual["logp"]
+
+
+def test_the_machine_in_c_can_be_imported_after_initial_points_were_compiled():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, python_machine.MACHINE_IN_C, raising=False)
+        with python_machine.in_python_machine(), pytest.raises(ImportError):
+            importlib.import_module(python_machine.MACHINE_IN_C)
+        assert python_machine.MACHINE_IN_C not in sys.modules
+        patch.setitem(sys.modules, python_machine.MACHINE_IN_C, sys)
+        with python_machine.in_python_machine():
+            assert sys.modules[python_machine.MACHINE_IN_C] is sys
+        assert sys.modules[python_machine.MACHINE_IN_C] is sys
 
 
 def test_what_has_types_only_where_it_is_inlined_is_compiled_again_with_inlining():
