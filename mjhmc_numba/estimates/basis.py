@@ -26,7 +26,7 @@ SOME_PAIRS = 64  # products of two dimensions, where not all are used
 # last in 1.3 times as long; 68 to 69 with a tenth of the ridge and ten times as much. Of standard
 # deviations: 12.9 without squares along directions, 22.2 to 22.4 with those of functions that are
 # linear to 0.05, 0.2 or 0.5, and 21.6 with all.
-SCORED = 500  # draws on which products are judged
+SCORED = 1000  # draws on which products are judged
 SKETCH = 12  # combinations of what is left of all functions, by which products are sought
 STEEP = 0.4  # share of a function's variance that is linear, for its own direction to count
 SEARCH_RIDGE = 3e-3  # per draw, of the regressions that find what pays

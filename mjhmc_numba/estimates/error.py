@@ -18,9 +18,10 @@ FEW_LAGS, SOME_LAGS = 16, 64
 # A tail that reaches less than this share of an exponential's is lighter: normal draws reach 3.7
 # deviations of 8.3 among 4,000.
 NEAR, LIGHT = 0.6, 0.0
-# Of the standard error times the effective draws: a largest deviation below adds 2 % to the error
-# were its tail's shape 1/2, and where the variance is infinite (above 1/2) it is of the order 1.
-LITTLE = 0.2
+# Of the standard error times the effective draws: where no deviation is larger, tails add 1 % to
+# the error were their shape 1/2, at most 4 % (MOST_UNSEEN). Where the variance is infinite (above
+# 1/2) the largest is of the order 1.
+LITTLE = 0.15
 
 # Beyond it the extrapolation says less than the draws. Intervals of 95 % cover 92 to 98 % with 2,
 # too few with 1, too many with 4.
@@ -231,7 +232,7 @@ def _tail_shape(rows: np.ndarray, outermost: _Outermost, little: np.ndarray) -> 
     ----------
     rows : (k, n) array
     outermost : _Outermost
-        Of the rows.
+        Of the same.
     little : (k,) array
 
     Returns
@@ -244,8 +245,9 @@ def _tail_shape(rows: np.ndarray, outermost: _Outermost, little: np.ndarray) -> 
         return np.full(len(rows), -np.inf)
     found = np.full(len(rows), LIGHT)
     # The largest of n values of an exponential, whose shape is 0, is log(n) deviations away.
-    near = np.maximum(NEAR * math.log(n) * outermost.sd, little)
-    upper, lower = outermost.above > near, outermost.below > near
+    near = NEAR * math.log(n) * outermost.sd
+    matters = np.maximum(outermost.above, outermost.below) > little
+    upper, lower = matters & (outermost.above > near), matters & (outermost.below > near)
     # No more is put in order than the tails that are looked at.
     tails = np.partition(rows[upper], n - m - 1, axis=1)[:, n - m - 1 :]
     found[upper] = _pareto_shape(np.sort(tails, axis=1))

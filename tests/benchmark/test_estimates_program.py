@@ -75,6 +75,8 @@ def test_the_page_has_a_row_for_each_model_and_says_what_is_not_met(program, tmp
     text = page.read_text()
     assert "2 models (2 of posteriors, 0 of case_studies, 0 of gallery), 2 seeds each" in text
     assert "brings next to nothing on: rough." in text
+    assert "Not measured yet: " in text
+    assert "stoch_vol_sp500" in text
     assert "met by 1 of 2 models; not by rough." in text
     assert text.count("| quick |") == 3
     assert "5.0e+06" in text
