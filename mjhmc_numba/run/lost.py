@@ -25,6 +25,7 @@ from mjhmc_numba.run.memory import forget
 from mjhmc_numba.run.seeds import child_seed
 from mjhmc_numba.run.tasks import ChainOutput, ChainTask
 from mjhmc_numba.stats import COLUMN
+from mjhmc_numba.warmup.history import LARGEST
 
 __all__ = ["lost_chains", "run_with_lost"]
 
@@ -58,6 +59,9 @@ def run_with_lost(
 
     out, outputs, interrupted = run_chains(tasks, progress=progress, on_start=note, **how)
     lost = {} if interrupted else lost_chains(tasks, outputs)
+    # From where a chain has run away to, along a density without a finite integral, no step leads
+    # on: it is less than the rounding of a coordinate.
+    lost = {k: best for k, best in lost.items() if np.abs(out[best, 0]).max() < LARGEST}
     if not lost:
         return out, outputs, interrupted, []
     again = [_from_elsewhere(tasks[k], out[best, 0]) for k, best in lost.items()]
