@@ -20,6 +20,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas without a network: the package brings MathJax with it
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",

@@ -20,8 +20,9 @@ from mjhmc_numba.errors import (
     TargetError,
 )
 from mjhmc_numba.estimates import Until
-from mjhmc_numba.results import Result, Stored, from_store
+from mjhmc_numba.results import Result
 from mjhmc_numba.settings import Settings
+from mjhmc_numba.stored import Stored, from_store
 from mjhmc_numba.tuned import Tuned
 
 __version__ = "0.2.0"

@@ -23,7 +23,7 @@ from mjhmc_numba.kernel.user_warnings import warn_user
 from mjhmc_numba.kernel.waiting import watched
 from mjhmc_numba.pooling import check_warmup, run_with_warmup
 from mjhmc_numba.progress import Progress
-from mjhmc_numba.results import Result, Stored, stored_groups
+from mjhmc_numba.results import Result
 from mjhmc_numba.run import (
     ChainTask,
     chain_seeds,
@@ -41,6 +41,7 @@ from mjhmc_numba.run import (
 )
 from mjhmc_numba.settings import Settings, check_chain, check_counts, choose_settings
 from mjhmc_numba.storage.checkpoint import EVERY, Checkpoint
+from mjhmc_numba.stored import Stored, stored_groups
 
 __all__ = ["run_chain", "sample"]
 

@@ -1,6 +1,6 @@
-r"""Exact generators on small ring ladders: stationary law, spectral gap, asymptotic variance.
+r"""Exact generators on small circular ladders: stationary law, spectral gap, asymptotic variance.
 
-A ring ladder has k rungs of energies :math:`H_0, \dots, H_{k-1}` and 2k states (i, s): a rung
+A circular ladder has k rungs of energies :math:`H_0, \dots, H_{k-1}` and 2k states (i, s): a rung
 and a direction s = +1 or -1. :math:`L: (i, s) \to (i + s \bmod k,\, s)`,
 :math:`F: (i, s) \to (i, -s)`, and the target is
 :math:`\pi_{(i, s)} = e^{-H_i} / (2 \sum_j e^{-H_j})`. A sampler's rates or probabilities on it
@@ -100,7 +100,7 @@ def mjhmc_generator(
     rates: str | Callable[[float], float] = "sqrt",
     refresh_rate: float = 0.0,
 ) -> Matrix:
-    r"""Generator of Markov jump HMC on a ring ladder.
+    r"""Generator of Markov jump HMC on a circular ladder.
 
     From a state with energies H here, :math:`H_{ahead}` at L and :math:`H_{behind}` at
     :math:`L^{-1}`, with a balancing function :math:`g(t) = t\,g(1/t)`,
@@ -112,7 +112,7 @@ def mjhmc_generator(
 
     the paper's equation (MJHMC) for :math:`g(t) = \sqrt t`.
 
-    Refreshment in the sampler redraws the momentum and so leaves the ladder. A ring has no other
+    Refreshment in the sampler redraws the momentum and so leaves the ladder. A circle has no other
     ladder to go to, so here R can only randomise the direction: at rate :math:`\beta` s is drawn
     anew, +1 or -1 with probability 1/2 each. Half of these redraws change nothing and do not
     appear in a generator, hence :math:`\beta / 2`.
@@ -149,7 +149,7 @@ def mjhmc_generator(
 
 
 def hmc_matrix(energies: ArrayLike, refresh_probability: float = 0.0) -> Matrix:
-    r"""Transition matrix of discrete-time HMC on a ring ladder, the paper's control.
+    r"""Transition matrix of discrete-time HMC on a circular ladder, the paper's control.
 
     Move to :math:`L\zeta` with the Metropolis probability
     :math:`a = \min(1, e^{H - H_{ahead}})`; on rejection flip, to :math:`F\zeta`, with

@@ -22,13 +22,14 @@ __all__ = ["GRADIENTS_TAKEN", "check_gradient", "gradient_fault"]
 # out of the rounding of a large log density, a shorter one stays within a narrow density.
 STEPS = (1e-4, 1e-2, 1e-6, 1.0, 1e-8)
 POINTS = (1.0, 1.5, 2.0)  # of a path, in steps from the start: the three of Simpson's rule
-ROUNDING = 1e3  # last places of a log density: a sum of 1e6 terms, whose errors add up as a root
+LAST_PLACES = 1e3  # last places of a log density: a sum of 1e6 terms, whose errors add up as a root
 # Relative errors of a slope: what is taken for right, and a comparison counts if it would show a
 # gradient that is wrong by the second. Solvers of differential equations are off by 1e-3 where no
 # more is asked of them.
 TOLERANCE = 0.003
 DECISIVE = 0.03
-# Random directions; one alone misses a wrong dimension when it hardly goes along it.
+# Random directions. One alone misses a wrong dimension when it hardly goes along it: by less than
+# 0.03 of its deviation once in 42 (2.4 %), and three once in 72,000.
 DIRECTIONS = 3
 NAMED_ONE_BY_ONE = 200  # dimensions; in more of them halving takes 2 log2(d) paths in place of d
 
@@ -79,7 +80,7 @@ def _compare(target: Target, x: np.ndarray, direction: np.ndarray, step: float) 
     curved = abs(said - 0.5 * float(slopes[0] + slopes[2]))
     single = bool((logps == logps.astype(np.float32)).all())
     eps = np.finfo(np.float32 if single else float).eps
-    rounding = ROUNDING * float(eps * np.abs(logps).max()) / step
+    rounding = LAST_PLACES * float(eps * np.abs(logps).max()) / step
     return Comparison(step, said, measured, TOLERANCE * size + curved + rounding, size)
 
 

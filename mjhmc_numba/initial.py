@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,11 +29,12 @@ __all__ = [
     "is_finite",
     "log_mass",
     "regions",
+    "too_far",
 ]
 
 TRIES = 100  # as many as Stan makes
 SPREAD = 2.0  # a random start is uniform in (-SPREAD, SPREAD), as in Stan
-NEAR = 1.0  # at least so far from a given start others may be: PyMC's jitter
+LEAST_SPREAD = 1.0  # at least so far from a given start others may be: PyMC's jitter
 
 
 class Region(NamedTuple):
@@ -50,7 +51,7 @@ class Region(NamedTuple):
     @property
     def widened(self) -> Region:
         """Where other starts are looked for: some way around it at least."""
-        return Region(self.centre, max(self.spread, NEAR))
+        return Region(self.centre, max(self.spread, LEAST_SPREAD))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         return self.centre + rng.uniform(-self.spread, self.spread, self.centre.size)
@@ -91,10 +92,26 @@ def regions(starts: np.ndarray | None, spread: float, ndim: int, chains: int) ->
     return [Region(np.array(start), float(spread)) for start in starts]
 
 
+# A warm-up computes fourth powers of distances: those of larger ones are infinite, or their sums.
+FARTHEST_START = 1e75
+
+
 def is_finite(target: Target, x: np.ndarray) -> bool:
-    """Whether density and gradient are finite at x."""
+    """Whether density and gradient are finite at x, and x is not too far away."""
     logp, grad = target.logp_and_grad(x)
-    return bool(np.isfinite(logp) and np.isfinite(grad).all())
+    return bool(np.isfinite(logp) and np.isfinite(grad).all()) and too_far(x, target.names) is None
+
+
+def too_far(x: np.ndarray, names: Sequence[str]) -> str | None:
+    """What to say of a point where numbers are too large to go on from."""
+    far = np.flatnonzero(~(np.abs(x) <= FARTHEST_START))
+    if not far.size:
+        return None
+    named = ", ".join(f"{names[j]} is {x[j]:g}" for j in far[:5])
+    return (
+        f"The initial point is too far away: {named}. Squares of squares are computed on the way, "
+        f"and of numbers beyond {FARTHEST_START:g} they are infinite. Measure it in a larger unit."
+    )
 
 
 def first_finite(
@@ -131,6 +148,9 @@ def _complaint(target, region, x, logp, grad) -> str:
         bad = np.flatnonzero(~np.isfinite(x))
         named = ", ".join(f"{target.names[j]} is {x[j]}" for j in bad[:5])
         return f"The initial point is not finite: {named}."
+    far = too_far(x, target.names)
+    if far is not None:
+        return far
     if not np.isfinite(logp):
         what = f"the log density is {logp}"
     else:
@@ -167,7 +187,7 @@ def check_first_start(target: Target, region: Region, seed: np.random.SeedSequen
 # Runs that burnt in. One in three ends on a plateau of lotka_volterra. With three instead of four,
 # and shorter paths in them, a warm-up takes 7 % fewer gradients and has more draws left where it
 # stays: 1.15 times the efficiency on five posteriors, 5 seeds each.
-ENOUGH = 3
+ENOUGH_RUNS = 3
 MOST_STARTS = 6  # three that do not burn in may be replaced
 STARTS_TRIED = 5  # to find another start; where density is missing at half of them, one in 32 fails
 STARTS_TAKE_WINDOWS = 3  # of the warm-up, at most: a run ends where it has burnt in
@@ -247,7 +267,7 @@ class Multistart:
         """
         another = self.draws + len(self.tried[-1].x)
         is_full = len(self.tried) >= self.most or another > self.most_draws
-        return is_full or len(self._burnt_in) >= ENOUGH
+        return is_full or len(self._burnt_in) >= ENOUGH_RUNS
 
     @property
     def _burnt_in(self) -> list[Draws]:

@@ -157,8 +157,9 @@ def end_with_process(thread: threading.Thread, stop: Callable[[], None]) -> None
 
     One that is left alone might be in the middle of compiled code, or of writing to the screen.
     """
-    for one in [one for one in _ending if not one.is_alive() and one is not thread]:
-        _ending.pop(one, None)
+    for one in list(_ending):  # a copy: runs of other threads write here too
+        if not one.is_alive() and one is not thread:
+            _ending.pop(one, None)
     _ending[thread] = stop
 
 

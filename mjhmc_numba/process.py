@@ -34,6 +34,7 @@ from mjhmc_numba.kernel.compilation import compile_together
 from mjhmc_numba.kernel.layout import DENSITY_RAISED, FINISHED, INTERRUPTED, aligned_zeros
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.tuned import INTEGRATORS, Tuned
+from mjhmc_numba.turns import away_for, has_turn
 
 __all__ = ["Aborted", "Process", "Progress", "Snapshot", "Visits", "random_words"]
 
@@ -45,6 +46,7 @@ LEVEL_ARRAYS = ("energy", "logp")
 SMALLEST_LADDER, LARGEST_LADDER = 8, 256
 POLL_SECONDS = 0.05  # from one look for signals to the next, about: a tenth of what Ctrl-C may take
 
+RESUMED = list(layout.RESUMABLE)  # as NumPy takes several fields of a record
 # What is tuned and has a place in the record, by the same name in both.
 TUNED_NUMBERS = tuple(
     field.name for field in fields(Tuned) if field.name in layout.INTEGERS + layout.REALS
@@ -203,6 +205,22 @@ class Process:
             self._poll_signals()
         self.tuned = tuned.replace(reparametrisation=None)
         self.configure(tuned)
+        self._made_with = tuned, self._connected, self.state.copy()
+
+    def begin_again(
+        self, target: Target, settings: Settings, tuned: Tuned, rng: np.ndarray
+    ) -> bool:
+        """Be as newly made with these, where that takes no other arrays; says whether it does.
+
+        A chain of a hundred draws takes less time than its process takes to be made.
+        """
+        made_with, connected, state = self._made_with
+        known = self.target is target and self.settings is settings and made_with is tuned
+        if not known or self._connected is not connected or len(self._divergence_x) > 1:
+            return False
+        self.state[...], self.rng[...], self._divergence_x[...] = state, rng, np.nan
+        self._raised.clear()
+        return True
 
     @staticmethod
     def compile_kernel() -> None:
@@ -386,7 +404,10 @@ class Process:
 
     def start(self, x: np.ndarray) -> None:
         """Begin at x with a fresh momentum."""
-        self._raise(chain.start_process(self.state, self._vector(x)))
+        x = self._vector(x)
+        with away_for(self.target, 1):
+            status = chain.start_process(self.state, x)
+        self._raise(status)
 
     def resolve_flip(self) -> None:
         """Resolve a pending flip; call it before another step method moves (see `move`)."""
@@ -425,11 +446,14 @@ class Process:
         if draws.coordinates is not self.tuned.reparametrisation:
             raise ValueError("A draw is probed in the coordinates of the process: use Draws.to.")
         x, grad = self._vectors(draws.x), self._vectors(draws.grad)
+        if grad.shape != x.shape:
+            raise ValueError(f"Positions have shape {x.shape}, their gradients {grad.shape}.")
         logp = np.array(draws.logp, dtype=float).reshape(len(x))
         errors, gains = np.empty((2, len(x)))
-        raised = chain.probe_steps(
-            self.state, x, grad, logp, *INTEGRATORS[integrator], step_size, errors, gains
-        )
+        with away_for(self.target, len(x)):
+            raised = chain.probe_steps(
+                self.state, x, grad, logp, *INTEGRATORS[integrator], step_size, errors, gains
+            )
         self._raise(DENSITY_RAISED if raised else FINISHED)
         return errors, gains
 
@@ -437,7 +461,8 @@ class Process:
         """Log density and gradient at x, counted; moves nothing. In the density's coordinates."""
         self.state["n_gradients"] += 1
         self.state["all_gradients"] += 1
-        logp, grad = self.target.logp_and_grad(x)
+        with away_for(self.target, 1):
+            logp, grad = self.target.logp_and_grad(x)
         return Draws(np.array(x, dtype=float), grad, logp)
 
     # ------------------------------------------------------------- run
@@ -455,11 +480,26 @@ class Process:
     def run(self, draws: np.ndarray, stats: np.ndarray) -> tuple[int, int]:
         """Fill the rows of draws and stats; returns (rows filled, status of the kernel)."""
         self._check_rows(draws, stats)
-        made, status = chain.run_ticks(self.state, draws, stats)
+        run = self._run_in_turn if has_turn() else chain.run_ticks
+        made, status = run(self.state, draws, stats)
         if status == INTERRUPTED:
             self._raise_of_signal()
         if self["adapts"]:
             self.tuned = self.tuned.replace(step_size=float(self["step_size"]))
+        return made, status
+
+    def _run_in_turn(
+        self, state: np.ndarray, draws: np.ndarray, stats: np.ndarray
+    ) -> tuple[int, int]:
+        """What the kernel returns; others may go first meanwhile, if it takes long."""
+        before = int(self["all_gradients"])
+        with away_for(self.target, len(draws) * self.tuned.gradients_per_draw):
+            began = time.perf_counter()
+            made, status = chain.run_ticks(state, draws, stats)
+            seconds = time.perf_counter() - began
+        gradients = int(self["all_gradients"]) - before
+        if gradients:
+            self.target.gradient_seconds = seconds / gradients
         return made, status
 
     def abort(self) -> None:
@@ -493,7 +533,7 @@ class Process:
 
     def snapshot(self) -> Snapshot:
         """All that another process needs to go on with the same next draw, copied."""
-        numbers = {name: self[name].item() for name in layout.RESUMABLE}
+        numbers = dict(zip(layout.RESUMABLE, self.state[RESUMED][0].item(), strict=True))
         kept = Kept(*(array.copy() for array in self._kept))
         slots = self._known_slots
         rungs, levels, rng = self.rungs[:, slots], self.levels[:, slots], self.rng.copy()

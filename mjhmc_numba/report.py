@@ -21,7 +21,7 @@ from mjhmc_numba.plots import (
     plot_reparametrisation,
     plot_warmup,
 )
-from mjhmc_numba.plots.axes import COLORS, chain_color, tidy
+from mjhmc_numba.plots.axes import COLORS, chain_color, need_matplotlib, tidy
 from mjhmc_numba.plots.data import quantities, statistic, stored
 
 __all__ = ["write_report"]
@@ -158,7 +158,8 @@ def _picture(
     width: float, height: float, shape: tuple[int, int], draw: Callable[[Any], Any], about: str
 ) -> str:
     """A picture inside the page, drawn on axes of its own."""
-    from matplotlib.figure import Figure
+    with need_matplotlib():
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     draw(figure.subplots(*shape, squeeze=False))

@@ -12,29 +12,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mjhmc_numba.convergence import least_effective, nested_r_hat, nested_r_hat_of, split_r_hat
+from mjhmc_numba.convergence import least_effective, nested_r_hat, split_r_hat
 from mjhmc_numba.markup import card
 from mjhmc_numba.settings import Settings
-from mjhmc_numba.stats import STATISTICS
-from mjhmc_numba.storage import Group, open_store
 from mjhmc_numba.tuned import Tuned, WarmupWindow
 
 __all__ = [
+    "FOUND",
     "Result",
     "Round",
-    "Stored",
     "chain_attributes",
-    "from_store",
-    "groups_of",
+    "found_by",
     "merged_attributes",
-    "stored_groups",
+    "merged_found",
 ]
 
-NUMBERS_AT_ONCE = 1 << 20  # of a store in memory: 8 MB, two chunks of it
 FEWEST_TO_JUDGE = 4  # draws, for halves of chains to have a variance
 
 # Attributes that all chains of a run share.
 SHARED = ("sampler", "sampler_version", "settings", "rates")
+# Those of the statistics, that say what was found of the reparametrisation.
+FOUND = ("reparametrisation", "exact_reparametrisation")
 
 
 class Round(NamedTuple):
@@ -218,9 +216,10 @@ class Result:
             For each chain a number that it shares with those that started where it did. Those of
             a pooled warm-up by default.
         """
-        return nested_r_hat(self.draws, self._superchains(superchains))
+        return nested_r_hat(self.draws, self.superchains_of(superchains))
 
-    def _superchains(self, given: Sequence[int] | None) -> Sequence[int]:
+    def superchains_of(self, given: Sequence[int] | None) -> Sequence[int]:
+        """The superchain of each chain: as given, or those of a pooled warm-up."""
         groups = self.superchains if given is None else given
         if groups is None or len(groups) != len(self.chains):
             raise ValueError("Say for each chain which superchain it belongs to.")
@@ -330,13 +329,8 @@ class Result:
         first chain's reparametrisation, for estimates.
         """
         windows = [[w._asdict() for w in chain] for chain in self.warmup_windows]
-        found = [_reparametrised(t, self.names) for t in self.tuned]
-        first = self.tuned[0].reparametrisation if self.tuned else None
-        return {
-            "warmup_windows": json.dumps(windows),
-            "reparametrisation": json.dumps(found),
-            "exact_reparametrisation": "" if first is None else first.to_json(),
-        }
+        found = merged_found([found_by(tuned, self.names) for tuned in self.tuned])
+        return {"warmup_windows": json.dumps(windows), **found}
 
 
 @cache
@@ -402,98 +396,19 @@ def merged_attributes(chains: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def stored_groups(ndim: int) -> dict[str, Group]:
-    """What is stored of a run: one variable "x", and the statistics."""
-    x = (("x_dim_0",), (ndim,), np.dtype(float))
-    stats = {row.name: ((), (), np.dtype(row.dtype)) for row in STATISTICS}
-    return {"posterior": Group({"x": x}), "sample_stats": Group(stats)}
+def found_by(tuned: Tuned, names: Sequence[str]) -> dict[str, str]:
+    """What the warm-up of a chain found of its reparametrisation, as JSON: by name, and exactly."""
+    r = tuned.reparametrisation
+    return {
+        "reparametrisation": json.dumps(_reparametrised(tuned, names)),
+        "exact_reparametrisation": "" if r is None else r.to_json(),
+    }
 
 
-def groups_of(data: Any) -> dict[str, Any]:
-    """The datasets of what ArviZ holds, by the names of their groups."""
-    if hasattr(data, "children"):  # a DataTree, of ArviZ 1.x
-        return {name: node.to_dataset() for name, node in data.children.items()}
-    return {name: data[name] for name in data.groups()}
-
-
-def from_store(path: Any) -> Any:
-    """The draws of a store, also while they are made: InferenceData or DataTree.
-
-    They are cut to draws that are there, and read from the disk when they are used.
-    """
-    import arviz
-
-    groups = open_store(path)
-    if int(arviz.__version__.split(".")[0]) < 1:
-        return arviz.InferenceData(**groups)
-    from xarray import DataTree
-
-    return DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
-
-
-@dataclass(eq=False)
-class Stored:
-    """Draws of several chains on disk.
-
-    Parameters
-    ----------
-    path : Path
-        The store, in zarr.
-    thinned : Result
-        Some of the draws, evenly spaced, in memory, by which they were judged; with all else that
-        a `Result` knows of the run.
-    """
-
-    path: Path
-    thinned: Result
-
-    def __repr__(self) -> str:
-        return f"<Stored: {len(self.chains)} chains x {self.draws} draws in {self.path}>"
-
-    @property
-    def draws(self) -> int:
-        """Draws of each chain."""
-        return self.thinned.stored or 0
-
-    @property
-    def chains(self) -> list[int]:
-        """The number of each chain."""
-        return self.thinned.chains
-
-    @property
-    def tuned(self) -> list[Tuned]:
-        """What each chain ran with after its warm-up."""
-        return self.thinned.tuned
-
-    @property
-    def warnings(self) -> list[str]:
-        """What is wrong with the draws, and what to do."""
-        return self.thinned.warnings
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the run was cut short by the user."""
-        return self.thinned.interrupted
-
-    @property
-    def gradients(self) -> dict[str, int]:
-        """Gradients of all chains, in the warm-up and after it."""
-        return self.thinned.gradients
-
-    def nested_r_hat(self, superchains: Sequence[int] | None = None) -> np.ndarray:
-        """R-hat of many short chains, from all draws; see `Result.nested_r_hat`."""
-        x = open_store(self.path)["posterior"]["x"]
-        groups = self.thinned._superchains(superchains)
-        means, variances = np.zeros((2, *np.delete(x.shape, 1)))
-        at_once = max(NUMBERS_AT_ONCE // max(x[0].size, 1), 1)
-        for first in range(0, len(x), at_once):
-            some = slice(first, first + at_once)
-            draws = x[some].values
-            means[some] = draws.mean(axis=1)
-            if draws.shape[1] > 1:
-                variances[some] = draws.var(axis=1, ddof=1)
-        return nested_r_hat_of(means, variances, groups)
-
-    def to_arviz(self) -> Any:
-        """All draws for ArviZ, read from the disk when they are used."""
-        return from_store(self.path)
+def merged_found(chains: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Those of the chains of a run, from those of each: all by name, and the first one exactly."""
+    by_name, exactly = ([chain[name] for chain in chains] for name in FOUND)
+    return {
+        "reparametrisation": f"[{', '.join(by_name)}]",
+        "exact_reparametrisation": exactly[0] if exactly else "",
+    }

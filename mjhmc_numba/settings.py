@@ -111,7 +111,7 @@ class Settings:
         The largest factor by which they are; 1 leaves draws a path apart.
     starts : int, optional
         Short runs from dispersed starts that a warm-up of at least 200 draws may begin with; the
-        best is gone on with. 1 starts a chain once. By default as many as it takes until 3 or 4
+        best is gone on with. 1 starts a chain once. By default as many as it takes until 3
         have burnt in, 6 at most.
     max_jumps, max_gradients : int
         A draw that costs more is cut short, counted and warned of.
@@ -137,6 +137,7 @@ class Settings:
     ess_per_draw: float = 0.5
     most_spacing: int = 5
     starts: int | None = None
+    # No draw that is worth its time takes so many: a second where a gradient takes 1 us.
     max_jumps: int = 100_000
     max_gradients: int = 1_000_000
 

@@ -36,7 +36,8 @@ __all__ = [
 Estimator = Literal["batch_means", "initial_monotone"]
 Resampling = Literal["multinomial", "stratified", "systematic"]
 
-# Fewer states than this say nothing about their own autocorrelation.
+# Fewer states say nothing about their own autocorrelation: of 8 independent ones with exponential
+# holding times, worth 4, 90 % of the estimates lie between 2 and 15; of 4, worth 2, from 1 to 16.
 FEWEST_STATES = 8
 
 

@@ -70,7 +70,7 @@ def test_the_least_effective_dimension_is_found_by_values_or_squares(seeds, size
 
 @pytest.mark.parametrize("block", [1 << 18, 5000])
 def test_the_slowest_dimensions_come_first(monkeypatch, seeds, block):
-    monkeypatch.setattr("mjhmc_numba.convergence.BLOCK", block)
+    monkeypatch.setattr("mjhmc_numba.convergence.BLOCK_SIZE", block)
     rho = np.zeros(40)
     rho[[7, 31]] = 0.95, 0.8
     draws = autoregression(rho, 500, np.random.default_rng(seeds(65)))
@@ -100,7 +100,7 @@ def test_r_hat_is_the_textbook_formula_whatever_the_block(monkeypatch, seeds):
     between = 50 * halves.mean(axis=1).var(axis=0, ddof=1)
     expected = np.sqrt((49 / 50 * within + between / 50) / within)
     np.testing.assert_allclose(split_r_hat(draws), expected)
-    monkeypatch.setattr("mjhmc_numba.convergence.BLOCK", 1000)
+    monkeypatch.setattr("mjhmc_numba.convergence.BLOCK_SIZE", 1000)
     np.testing.assert_allclose(split_r_hat(draws), expected)
 
 

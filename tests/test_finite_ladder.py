@@ -1,4 +1,4 @@
-"""Exact properties of the kernel's rates on ring ladders, and of the linear algebra around them."""
+"""Exact properties of the kernel's rates on circular ladders, and of the algebra around them."""
 
 import math
 

@@ -10,7 +10,7 @@ from mjhmc_numba import targets
 from mjhmc_numba.coordinates import Draws
 from mjhmc_numba.density import as_target
 from mjhmc_numba.initial import (
-    ENOUGH,
+    ENOUGH_RUNS,
     Multistart,
     Region,
     end_level,
@@ -41,7 +41,7 @@ def rising(end, ndim=2, n=24):
 
 def test_it_takes_some_that_have_burnt_in():
     tried = multistart()
-    for k in range(ENOUGH):
+    for k in range(ENOUGH_RUNS):
         assert k == 0 or not tried.enough
         tried.add(ended_at(0))
         if k == 0:
@@ -194,5 +194,5 @@ def test_other_starts_begin_where_chains_start(seeds):
         minor[spread] = np.mean(np.array(ends) < 0)
     assert minor[0.0] > 0.9
     # 44 / 60 of the region lie in its basin.
-    expected = (44 / 60) ** (ENOUGH - 1)
+    expected = (44 / 60) ** (ENOUGH_RUNS - 1)
     assert abs(minor[30.0] - expected) < 4 * math.sqrt(expected * (1 - expected) / 40)

@@ -9,7 +9,9 @@ import matplotlib.pyplot as plt
 import pymc as pm
 import pytest
 
+import mjhmc_numba
 import mjhmc_numba.pymc as mp
+from mjhmc_numba import errors, plots
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.md"))
@@ -80,3 +82,14 @@ def test_every_warning_that_a_page_explains_is_provoked_by_its_examples(monkeypa
     said = " ".join(str(warning.message) for warning in caught) + capsys.readouterr().out
     for text in quoted:
         assert re.search(re.sub(r"\bn\b", "[0-9.]+", re.escape(text)), said), text
+
+
+def test_every_public_name_is_in_the_reference():
+    page = (ROOT / "docs/api.md").read_text()
+    whole = ("errors", "plots", "targets", "weights")  # all that a module exports
+    assert all(f".. automodule:: mjhmc_numba.{name}\n   :members:" in page for name in whole)
+    listed = re.findall(
+        r"^\.\. auto(?:class|function):: (?:\w+\.)*(\w+)$", page, flags=re.MULTILINE
+    )
+    public = {*mjhmc_numba.__all__, *mp.__all__}
+    assert public - {*listed, *errors.__all__, *plots.__all__, *whole} == set()

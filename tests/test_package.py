@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "mjhmc_numba"
 CORE_FILES = sorted(CORE.rglob("*.py"))
 # Results, their page, and results read from files.
-ARVIZ_BRIDGES = {CORE / name for name in ("combining.py", "report.py", "results.py")}
+ARVIZ_BRIDGES = {CORE / f"{name}.py" for name in ("combining", "report", "results", "stored")}
 HEAVY = ["arviz", "dask", "IPython", "matplotlib", "pandas", "pymc", "pytensor", "scipy.stats"]
 
 
@@ -205,6 +205,36 @@ def unexplained_constants(source):
 )
 def test_a_constant_says_where_it_comes_from(path):
     assert unexplained_constants(path.read_text()) == []
+
+
+def constants(source):
+    """Names in capitals at the top of a module that stand for numbers, and what they stand for."""
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        names, values = [target], [node.value]
+        if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+            names, values = target.elts, node.value.elts
+        for name, value in zip(names, values, strict=False):
+            leaves = [leaf.value for leaf in ast.walk(value) if isinstance(leaf, ast.Constant)]
+            if ast.unparse(name).isupper() and any(type(leaf) in (int, float) for leaf in leaves):
+                yield ast.unparse(name), ast.unparse(value)
+
+
+def test_a_constant_means_one_thing_in_all_rooms():
+    found = {}
+    for path in [*CORE_FILES, *sorted((ROOT / "integrations").rglob("*.py"))]:
+        room = path.relative_to(ROOT).parts[1]
+        for name, value in constants(path.read_text()):
+            found.setdefault(name, {}).setdefault(value, set()).add(room)
+    assert len(found) > 200
+    several = {
+        name: values
+        for name, values in found.items()
+        if len(values) > 1 and len(set.union(*values.values())) > 1
+    }
+    assert several == {}
 
 
 def test_constants_without_a_word_are_found():

@@ -49,6 +49,15 @@ def test_draws_do_not_depend_on_cores_or_workers_and_a_chain_can_run_alone(resul
     assert there.superchains == result.superchains
 
 
+def test_chains_that_share_a_process_go_on_as_those_with_one_each():
+    run = RUN | {"chains": 20, "seed": 1}
+    shared, own = (mj.sample(log_gamma, **run, cores=cores) for cores in (1, 20))
+    longer = [result.extend(30, progress=False) for result in (shared, own)]
+    np.testing.assert_array_equal(longer[0].draws, longer[1].draws)
+    assert_same_stats(longer[0].stats, longer[1].stats)
+    assert shared.warmup_windows == own.warmup_windows
+
+
 def test_pilots_in_a_mode_far_below_are_left_aside():
     """Starts on both sides of a barrier; the left mode is 200 lower."""
 

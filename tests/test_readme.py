@@ -33,21 +33,21 @@ def test_the_measured_numbers_are_those_of_the_csv_files():
     assert "| effective samples per gradient" in page
 
 
-def test_the_picture_shows_every_model_and_whom_it_is_compared_with(tmp_path):
+def drawn(tmp_path, ours):
+    """The picture of two models, and the module that drew it."""
     with importable():
         import readme
-        from matplotlib.figure import Figure
 
-        drawn = []
+        figures = []
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(readme, "_save", lambda figure, path: drawn.append(figure))
+            patch.setattr(readme, "_save", lambda figure, path: figures.append(figure))
             rows = [
                 {"model": model, "sampler": sampler, "seed": "1", "r_hat": r_hat}
-                | {"ess_bulk": str(size), "ess_tail": "500", "cpu_seconds": "2"}
+                | {"ess_bulk": str(size), "ess_tail": "1e9", "cpu_seconds": "2"}
                 | {"per_1000_all": str(size / 10)}
                 for model in ("one", "two")
                 for sampler, size, r_hat in (
-                    ("mjhmc", 400, "1.0"),
+                    ("mjhmc", ours[model], "1.0"),
                     ("nutpie", 100, "1.2"),
                     ("nuts", 50, "1.0"),
                 )
@@ -56,27 +56,31 @@ def test_the_picture_shows_every_model_and_whom_it_is_compared_with(tmp_path):
             lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
             path.write_text("\n".join(lines) + "\n")
             readme.draw_picture(tmp_path, tmp_path / "readme.png")
-    (figure,) = drawn
-    assert isinstance(figure, Figure)
+    (figure,) = figures
+    return figure, readme
+
+
+def points(panel):
+    """What was drawn of each of the others, the samples of the legend left out."""
+    return [c for c in panel.collections if len(c.get_offsets())]
+
+
+def test_the_picture_shows_every_model_and_whom_it_is_compared_with(tmp_path):
+    figure, _ = drawn(tmp_path, {"one": 400, "two": 400})
     by_gradient, by_second = figure.axes
     assert [label.get_text() for label in by_gradient.get_yticklabels()] == ["one", "two"]
     for panel in (by_gradient, by_second):
-        points = [c.get_offsets()[:, 0].tolist() for c in panel.collections if len(c.get_offsets())]
-        assert points == [pytest.approx([4.0, 4.0]), pytest.approx([8.0, 8.0])]
-        nutpie, nuts = [c for c in panel.collections if len(c.get_offsets())]
+        nutpie, nuts = points(panel)
+        assert nutpie.get_offsets()[:, 0].tolist() == pytest.approx([4.0, 4.0])
+        assert nuts.get_offsets()[:, 0].tolist() == pytest.approx([8.0, 8.0])
         assert nutpie.get_facecolor()[0].tolist() == [1, 1, 1, 1]  # its R-hat is 1.2: hollow
         assert nuts.get_facecolor()[0].tolist() != [1, 1, 1, 1]
 
 
-def test_the_output_that_is_shown_has_what_does_not_hang_on_the_machine():
-    with importable():
-        import readme
-
-        told = [
-            "Compiling ... done in 3.0 s",
-            "Sampled 4 chains x (1000 + 1000) draws in 1.0 s: ...",
-        ]
-        printed = [" ━━━ 1000 ", "        mjhmc  nuts", "divergences   0   1"]
-        printed += ["seconds, with compilation   1   2", "ESS per second   3   4", "", "A verdict."]
-        lines = readme.shown(told, printed)
-    assert lines == ["```text", told[1], "", *printed[1:3], "```"]
+def test_a_ratio_that_would_squeeze_the_others_is_a_number_at_the_edge(tmp_path):
+    figure, readme = drawn(tmp_path, {"one": 400, "two": 100_000})
+    for panel in figure.axes:
+        nutpie, _ = points(panel)
+        assert nutpie.get_offsets()[:, 0].tolist() == pytest.approx([4.0, readme.MOST])
+        assert [text.get_text() for text in panel.texts] == ["1,000 →", "2,000 →"]
+        assert panel.get_xlim()[1] > readme.MOST

@@ -220,6 +220,8 @@ def load_text(rows: Sequence[dict[str, str]]) -> str:
 
 
 def per_second_text(rows: Sequence[dict[str, str]]) -> str:
+    # Those of PyMC's NUTS, made at another time, are in the README's picture alone.
+    rows = [row for row in rows if row["sampler"] in (OURS, DEFAULT, LOW_RANK)]
     parts = [
         "## Whole runs per CPU second\n\nFrom the compiled model to the ArviZ object "
         "(`per_second.py`): 4 chains of 1000 + 1000 draws, one after the other, samplers in turn. "

@@ -1,7 +1,8 @@
-"""Effective samples per gradient and per CPU second of whole runs, against nutpie.
+"""Effective samples per gradient and per CPU second of whole runs, against nutpie and NUTS.
 
     python per_second.py --bench gallery [--models a,b] [--seeds 301,302]
     python per_second.py --bench gallery --samplers mjhmc --again     # ours anew, after a change
+    python per_second.py --bench gallery --samplers nuts              # PyMC's, which takes long
 
 Each model has a process of its own. There it is compiled once for each sampler, and the samplers
 take turns over the seeds, so that a slow spell of the machine hits all of them. A run is what a
@@ -9,8 +10,10 @@ user calls, from the compiled model to the ArviZ object: 4 chains of 1000 + 1000
 the other. CPU seconds are those of the process and all its threads. A first short run of each
 sampler, which compiles what is compiled late, is counted beside them.
 
-Nutpie's low-rank mode takes long in many dimensions: a run is given up after `--limit` seconds,
-and where its runs have taken MOST_LOW_RANK CPU seconds a model gets no more seeds of it.
+PyMC's NUTS is compiled again by each call of `pm.sample`: its CPU seconds begin with its first
+draw. Nutpie's low-rank mode takes long in many dimensions, and NUTS on many models: a run is given
+up after `--limit` seconds, and where its runs have taken MOST_SLOW CPU seconds a model gets no more
+seeds of that sampler.
 
 Rows go to results/per_second.csv, in the place of those with the same model, sampler and seed.
 """
@@ -37,7 +40,9 @@ from effective import Run, score
 from efficiency import text
 from measure import RESULTS, keep_row, kept_rows
 
-SAMPLERS = ("mjhmc", "nutpie", "nutpie_lowrank")
+SAMPLERS = ("mjhmc", "nutpie", "nutpie_lowrank")  # of a call that names none
+NUTS = "nuts"
+SLOW = ("nutpie_lowrank", NUTS)
 KEY = ("model", "sampler", "seed")
 COLUMNS = [
     "folder",
@@ -64,7 +69,7 @@ COLUMNS = [
     "load",
     "notes",
 ]
-MOST_LOW_RANK = 40.0  # per model
+MOST_SLOW = 40.0  # CPU seconds per model, of each of them
 FIRST = 20  # draws of the first short run, and of its warm-up
 
 
@@ -72,6 +77,9 @@ class Timer:
     """CPU seconds of all threads, and seconds, since it was made."""
 
     def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
         self.cpu, self.wall = time.process_time(), time.perf_counter()
 
     def read(self) -> dict[str, float]:
@@ -89,12 +97,12 @@ class TooSlowError(Exception):
 
 
 def compile_ours(model, options: dict) -> Callable:
-    """A function of seed, draws and limit that returns the ArviZ object."""
+    """A function of seed, draws, limit and timer that returns the ArviZ object."""
     import mjhmc_numba.pymc as mp
 
     compiled = mp.compile(model, progressbar=False)
 
-    def sample(seed: int, draws: int, limit: float):
+    def sample(seed: int, draws: int, limit: float, timer: Timer):
         return compiled.sample(
             draws,
             draws,
@@ -112,7 +120,7 @@ def sample_nutpie(compiled, options: dict) -> Callable:
     """The same of nutpie; the modes share the compiled model."""
     import nutpie
 
-    def sample(seed: int, draws: int, limit: float):
+    def sample(seed: int, draws: int, limit: float, timer: Timer):
         handle = nutpie.sample(
             compiled,
             draws=draws,
@@ -136,6 +144,38 @@ def sample_nutpie(compiled, options: dict) -> Callable:
     return sample
 
 
+def sample_nuts(model) -> Callable:
+    """The same of PyMC's NUTS."""
+    import pymc
+
+    def sample(seed: int, draws: int, limit: float, timer: Timer):
+        begun = False
+
+        def look(trace, draw) -> None:
+            nonlocal begun
+            if not begun:
+                begun = True
+                timer.restart()  # what came before was compilation
+            if timer.read()["seconds"] > limit:
+                raise TooSlowError
+
+        return pymc.sample(
+            draws,
+            tune=draws,
+            chains=problems.CHAINS,
+            cores=1,
+            model=model,
+            random_seed=seed,
+            nuts_sampler="pymc",  # PyMC 6 would take nutpie where it is installed
+            discard_tuned_samples=False,
+            compute_convergence_checks=False,
+            progressbar=False,
+            callback=look,
+        )
+
+    return sample
+
+
 class Compiled:
     """A model, compiled for the samplers that are asked for."""
 
@@ -151,24 +191,28 @@ class Compiled:
     def sampler(self, name: str) -> Callable:
         if name == "mjhmc":
             return compile_ours(self.entry(), {})
+        if name == NUTS:
+            return sample_nuts(self.entry())
         import nutpie
 
         low_rank = problems.low_rank_options(nutpie.sample) if name == "nutpie_lowrank" else {}
         return sample_nutpie(self.for_nutpie, low_rank)
 
 
-def as_run(data, var_names: list[str], warned: int) -> Run:
-    """The draws of an ArviZ object, and what they cost."""
+def as_run(data, var_names: list[str], warned: int, more: int = 0) -> Run:
+    """The draws of an ArviZ object, and what they cost: gradients counted, and `more` for each."""
     posterior, stats = data["posterior"], data["sample_stats"]
     parts = [np.asarray(posterior[v].values, dtype=float) for v in var_names]
     if "warmup_gradients" in posterior.attrs:
         warmup = int(sum(posterior.attrs["warmup_gradients"]))
     else:
-        warmup = int(data["warmup_sample_stats"]["n_steps"].values.sum())
+        steps = data["warmup_sample_stats"]["n_steps"].values
+        warmup = int(steps.sum() + more * steps.size)
+    steps = stats["n_steps"].values
     return Run(
         draws=np.concatenate([p.reshape(*p.shape[:2], -1) for p in parts], axis=2),
         logp=np.asarray(stats["lp" if "lp" in stats else "logp"].values),
-        gradients={"warmup": warmup, "draws": int(stats["n_steps"].values.sum())},
+        gradients={"warmup": warmup, "draws": int(steps.sum() + more * steps.size)},
         divergences=int(stats["diverging"].values.sum()),
         warnings=warned,
     )
@@ -190,15 +234,17 @@ def _short(value) -> str:
 # ------------------------------------------------------------------------ runs
 
 
-def measured(sample: Callable, seed: int, limit: float, var_names: list[str]) -> dict:
+def measured(
+    sample: Callable, seed: int, limit: float, var_names: list[str], more: int = 0
+) -> dict:
     """The row of a run: what it cost, what it is worth."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         timer = Timer()
-        data = sample(seed, 1000, limit)
+        data = sample(seed, 1000, limit, timer)
         cost = timer.read()
     warned = sum("Sampling" in w.category.__name__ for w in caught)
-    run = as_run(data, var_names, warned)
+    run = as_run(data, var_names, warned, more)
     return cost | score(run) | {"scored": run.draws.shape[2], "notes": chosen(data)}
 
 
@@ -209,7 +255,7 @@ def ready(sampler: str, model: Compiled) -> tuple[Callable, dict]:
     compiled, timer = timer.read()["cpu_seconds"], Timer()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sample(1, FIRST, 600.0)
+        sample(1, FIRST, 600.0, Timer())
     first = timer.read()["cpu_seconds"]
     return sample, {"compile_cpu_seconds": compiled, "first_cpu_seconds": first}
 
@@ -244,13 +290,15 @@ def run_model(name: str, arguments) -> None:
     compiled = {sampler: ready(sampler, model) for sampler in samplers}
     spent = dict.fromkeys(samplers, 0.0)
     for seed, sampler in missing:
-        if sampler == "nutpie_lowrank" and spent[sampler] >= MOST_LOW_RANK:
+        if sampler in SLOW and spent[sampler] >= MOST_SLOW:
             continue
         sample, costs = compiled[sampler]
         row = about | {"sampler": sampler, "seed": str(seed)} | costs
         row["load"] = os.getloadavg()[0]
         try:
-            row |= measured(sample, seed, arguments.limit, entry.var_names)
+            # NUTS of PyMC evaluates the start of each trajectory again, and does not count it.
+            more = 1 if sampler == NUTS else 0
+            row |= measured(sample, seed, arguments.limit, entry.var_names, more)
         except TooSlowError:
             row["notes"] = f"given up after {arguments.limit:.0f} s"
             row["cpu_seconds"] = arguments.limit
@@ -277,16 +325,17 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--models", help="names, separated by commas; all if not given")
     parser.add_argument("--samplers", default=",".join(SAMPLERS), help="separated by commas")
     parser.add_argument("--seeds", default="301,302,303,304,305")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds of a run of nutpie")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds of a run of another")
     parser.add_argument("--out", type=Path, default=RESULTS / "per_second.csv")
     parser.add_argument("--again", action="store_true", help="run those that have rows, too")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     arguments.seeds = [int(seed) for seed in arguments.seeds.split(",")]
     arguments.samplers = arguments.samplers.split(",")
-    unknown = set(arguments.samplers) - set(SAMPLERS)
+    unknown = set(arguments.samplers) - {*SAMPLERS, NUTS}
     if unknown:
-        parser.error(f"unknown samplers: {', '.join(sorted(unknown))}; known: {SAMPLERS}")
+        known = ", ".join([*SAMPLERS, NUTS])
+        parser.error(f"unknown samplers: {', '.join(sorted(unknown))}; known: {known}")
     arguments.models = problems.choose(arguments.models, arguments.bench)
     return arguments
 

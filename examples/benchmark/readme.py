@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from from_paper import replaced
 from measure import RESULTS
 from results_page import r_hat_bar
 from results_pictures import _plain_ticks, _save
-from results_table import DEFAULT, LOW_RANK, OURS, Table, geometric_mean, read
+from results_table import DEFAULT, LOW_RANK, MIXED, OURS, Table, geometric_mean, read
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -24,7 +25,7 @@ PICTURE = RESULTS / "readme.png"
 
 GRADIENT, SECOND = "per_1000_all", "per_cpu_second"
 NUTS = "nuts"
-MOST = 300.0  # larger ratios are shown here, with an arrow: one outlier would squeeze the others
+MOST = 300.0  # larger ratios lie here, with their number: one outlier would squeeze the others
 # Whom ours is divided by: name, marker, colour.
 PEERS = {
     DEFAULT: ("nutpie", "o", "#9aa4b2"),
@@ -106,7 +107,26 @@ def table_lines(results: Path) -> list[str]:
         "|---|---|---|",
     ]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    return [*head, *lines, "", f"Nutpie does better {'; '.join(below)}."]
+    told = [f"Nutpie does better {'; '.join(below)}."]
+    if real and any(row["sampler"] == NUTS for row in real.rows):
+        told.append(of_nuts(real.rows))
+    return [*head, *lines, "", *told]
+
+
+def of_nuts(rows: list[dict[str, str]]) -> str:
+    """How NUTS's rows were made, which did not take turns with the others."""
+    of = {
+        is_nuts: [r for r in rows if (r["sampler"] == NUTS) == is_nuts] for is_nuts in (True, False)
+    }
+    wanted = {
+        who: statistics.median(float(row["load"]) for row in some) for who, some in of.items()
+    }
+    seeds = len({row["seed"] for row in of[True]})
+    return (
+        f"PyMC's NUTS, in the picture, had {seeds} seed{'s' if seeds > 1 else ''} per model, when "
+        f"{wanted[True]:.0f} processes wanted a core; {wanted[False]:.0f} did when the others took "
+        "turns."
+    )
 
 
 def listed(ratios: dict[str, float]) -> str:
@@ -172,11 +192,14 @@ def draw(table: Table, columns: dict[str, str], path: Path) -> None:
             _draw_peer(panel, table, order, column, sampler, marker, colour, label)
         panel.set_ylim(-0.7, len(order) - 0.3)
         _plain_ticks(panel)
+        panel.tick_params(axis="x", labelsize=8)
         panel.set_title(title, fontsize=10)
         panel.set_xlabel("MJHMC is better →", fontsize=9, loc="right")
+    hollow = f"hollow: not converged (R-hat above {MIXED:g})"
+    axes[0, 0].scatter([], [], s=30, facecolors="white", edgecolors="0.4", label=hollow)
     axes[0, 0].set_yticks(range(len(order)), order, fontsize=8)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=9)
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
     _save(figure, path)
 
 
@@ -189,7 +212,13 @@ def _draw_peer(panel, table, order, column, sampler, marker, colour, label) -> N
     sure = [all(table.is_mixed(m, s) for s in (OURS, sampler)) for _, m, _ in points]
     faces = [colour if mixed else "white" for mixed in sure]
     rows, _, values = zip(*points, strict=True)
-    panel.scatter(values, rows, s=30, marker=marker, facecolors=faces, edgecolors=colour, zorder=3)
+    shown = [min(value, MOST) for value in values]
+    panel.scatter(shown, rows, s=30, marker=marker, facecolors=faces, edgecolors=colour, zorder=3)
+    for value, row in zip(values, rows, strict=True):
+        if value > MOST:
+            told = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
+            panel.annotate(f"{value:,.0f} →", (MOST, row), **told, fontsize=7, color=colour)
+            panel.set_xlim(right=MOST * 5)  # room for the number
     panel.scatter([], [], s=30, marker=marker, color=colour, label=f"ours / {label}")
 
 

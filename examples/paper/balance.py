@@ -1,6 +1,6 @@
 """Appendix A, checked in exact arithmetic; and the transition probability, put right.
 
-The balance condition: on ring ladders whose probabilities are squares of rational numbers
+The balance condition: on circular ladders whose probabilities are squares of rational numbers
 all rates of the paper's rule are rational, so pi Q is computed without rounding.
 
 The transition probability: the least of competing exponential times is event i with probability
@@ -31,7 +31,7 @@ def balancing(rule: str, here: Fraction, there: Fraction) -> Fraction:
 
 
 def exact_generator(rule: str, roots: list[Fraction], beta: Fraction) -> list[list[Fraction]]:
-    """Generator on the ring ladder: state (i, +1) is i, state (i, -1) is k + i."""
+    """Generator on the circular ladder: state (i, +1) is i, state (i, -1) is k + i."""
     k = len(roots)
     Q = [[Fraction(0)] * (2 * k) for _ in range(2 * k)]
     for s, offset, other in ((1, 0, k), (-1, k, 0)):

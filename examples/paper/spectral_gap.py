@@ -1,4 +1,4 @@
-"""Figure 3: spectral gaps of MJHMC and HMC on ring ladders with random energies."""
+"""Figure 3: spectral gaps of MJHMC and HMC on circular ladders with random energies."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from mjhmc_numba.pymc.unconstrain import unconstrain
 __all__ = ["Calibration", "sbc"]
 
 LOG_DENSITY = "log_density"
+LEVELS = 99  # ranks are percentiles
 NULL_SIMULATIONS = 2000  # of exact ranks: a band of 95 % is known to 0.5 %
 
 
@@ -120,7 +121,7 @@ def sbc(
     draws: int = 1000,
     tune: int = 500,
     *,
-    levels: int = 99,
+    levels: int | None = None,
     random_seed: Any = None,
     **options: Any,
 ) -> Calibration:
@@ -134,8 +135,9 @@ def sbc(
         Data sets to simulate.
     draws, tune : int
         Of one chain for each.
-    levels : int
+    levels : int, optional
         Draws, evenly spaced, that a parameter is ranked among. They should be nearly independent.
+        99 by default, or all where there are fewer.
     random_seed : object
         Anything that `pm.sample` takes.
     **options
@@ -148,6 +150,7 @@ def sbc(
     compiled = model if isinstance(model, CompiledModel) else compile_model(modelcontext(model))
     density = compiled.density
     built: pm.Model = density.model
+    levels = min(LEVELS, draws) if levels is None else levels
     if not 1 <= levels <= draws:
         raise ModelError(f"levels is a whole number from 1 to draws ({draws}), not {levels}.")
     data_of = {rv.name: _data_name(built, rv) for rv in built.observed_RVs}

@@ -15,11 +15,12 @@ from mjhmc_numba.pymc.density import ModelDensity
 from mjhmc_numba.pymc.expand import Expansion
 from mjhmc_numba.pymc.jump_record import add_record
 from mjhmc_numba.pymc.packaging import to_arviz
-from mjhmc_numba.results import Result, from_store, groups_of
+from mjhmc_numba.results import Result
 from mjhmc_numba.run import finish_store
 from mjhmc_numba.stats import STATISTICS
 from mjhmc_numba.storage import Group, Store
 from mjhmc_numba.storage.zarr_store import GROUPS
+from mjhmc_numba.stored import from_store, groups_of
 
 __all__ = ["Delivery"]
 

@@ -19,10 +19,11 @@ from mjhmc_numba.density.callback import PythonDensity
 from mjhmc_numba.density.signature import NOT_FINITE, RAISED, evaluate
 from mjhmc_numba.density.table import ArrayTable
 from mjhmc_numba.errors import TargetError
+from mjhmc_numba.initial import too_far
 from mjhmc_numba.kernel.waiting import announced
 from mjhmc_numba.pymc.diagnosis import PYTHON_MODE, explain_start
 from mjhmc_numba.pymc.dimensions import with_dim_lengths
-from mjhmc_numba.pymc.errors import ModelChangedError, ModelError
+from mjhmc_numba.pymc.errors import ModelChangedError, ModelError, StartError
 from mjhmc_numba.pymc.graph import (
     custom_ops,
     density_graph,
@@ -290,6 +291,9 @@ class ModelDensity:
             raise explain_start(self.model, point, np.nan, {}) from error
         if not (np.isfinite(logp) and np.isfinite(grad).all()):
             raise explain_start(self.model, point, logp, self.layout.unravel(grad))
+        far = too_far(x, self.layout.told)
+        if far is not None:
+            raise StartError(far)
         return x
 
     def error_at(self, x: np.ndarray) -> BaseException | None:

@@ -74,8 +74,8 @@ def estimates(
         raise EstimateError(f'fmt is "xarray" or "wide", not {fmt!r}.')
     density = _density(model)
     posterior = _dataset(idata, "posterior")
-    draws, grads = _stored(idata, density) or (unconstrain(density, posterior), None)
-    _check_same_model(idata, density, draws)
+    stats = _statistics(idata)
+    draws, grads = _draws(density, posterior, stats)
     arrays = _quantities(density, posterior, draws, var_names, functions)
     found = estimate(
         draws,
@@ -83,7 +83,7 @@ def estimates(
         {name: np.asarray(array.values) for name, array in arrays.items()},
         density=density.target(),
         names=density.layout.labels,
-        reparametrisation=_coordinates(idata, density),
+        reparametrisation=_coordinates(stats, density),
         if_refused=if_refused,
         cores=cores if density.is_native else 1,
     )
@@ -117,17 +117,14 @@ def log_marginal_likelihood(
         raise EstimateError(
             f"The prior of {', '.join(improper)} is improper, so the evidence is not defined."
         )
-    draws, grads = _stored(idata, density) or (
-        unconstrain(density, _dataset(idata, "posterior")),
-        None,
-    )
-    _check_same_model(idata, density, draws)
+    stats = _statistics(idata)
+    draws, grads = _draws(density, _dataset(idata, "posterior"), stats)
     cores = cores if density.is_native else 1
     return bridge(
         draws,
         density.target(),
         grads=grads,
-        reparametrisation=_coordinates(idata, density),
+        reparametrisation=_coordinates(stats, density),
         seed=random_seed,
         cores=cores,
     )
@@ -161,9 +158,26 @@ def _dataset(idata, group: str) -> xarray.Dataset:
     return as_dataset(idata[group])
 
 
-def _stored(idata, density: ModelDensity) -> tuple[np.ndarray, np.ndarray] | None:
-    """Unconstrained draws and gradients that nutpie stored, if they are this density's."""
-    stats = _dataset(idata, "sample_stats") if "sample_stats" in idata else {}
+def _statistics(idata) -> xarray.Dataset:
+    """Those of the draws, or none."""
+    return _dataset(idata, "sample_stats") if "sample_stats" in idata else xarray.Dataset()
+
+
+def _draws(density: ModelDensity, posterior, stats) -> tuple[np.ndarray, np.ndarray | None]:
+    """Unconstrained draws, and gradients if some are stored that are this density's."""
+    draws, grads = _stored(stats, density) or (unconstrain(density, posterior), None)
+    some = slice(None, None, max(draws.shape[1] // COMPARED, 1))
+    logp, ours = evaluate(density.target(), draws[:, some], 1)
+    if "lp" in stats:
+        _check_same_model(stats["lp"].transpose("chain", "draw").values[:, some], logp)
+    # Another compiler or machine rounds otherwise; other data would change them by more.
+    if grads is not None and not np.allclose(ours, grads[:, some], rtol=1e-6, atol=1e-8):
+        return unconstrain(density, posterior), None
+    return draws, grads
+
+
+def _stored(stats, density: ModelDensity) -> tuple[np.ndarray, np.ndarray] | None:
+    """Unconstrained draws and gradients that we or nutpie have stored."""
     if "gradient" not in stats or "unconstrained_draw" not in stats:
         return None
     draws, grads = (
@@ -172,17 +186,12 @@ def _stored(idata, density: ModelDensity) -> tuple[np.ndarray, np.ndarray] | Non
     )
     if draws.ndim != 3 or draws.shape[2] != density.ndim:
         return None
-    some = draws[:, :: max(draws.shape[1] // COMPARED, 1)]
-    _, ours = evaluate(density.target(), some, 1)
-    theirs = grads[:, :: max(draws.shape[1] // COMPARED, 1)]
-    # Another compiler or machine rounds otherwise; other data would change them by more.
-    return (draws, grads) if np.allclose(ours, theirs, rtol=1e-6, atol=1e-8) else None
+    return draws, grads
 
 
-def _coordinates(idata, density: ModelDensity) -> Reparametrisation | None:
+def _coordinates(stats, density: ModelDensity) -> Reparametrisation | None:
     """Those that the warm-up of our chains has found, where there are any."""
-    stats = _dataset(idata, "sample_stats") if "sample_stats" in idata else None
-    text = "" if stats is None else stats.attrs.get("exact_reparametrisation", "")
+    text = stats.attrs.get("exact_reparametrisation", "")
     if not text:
         return None
     found = Reparametrisation.from_json(text)
@@ -190,16 +199,10 @@ def _coordinates(idata, density: ModelDensity) -> Reparametrisation | None:
     return found
 
 
-def _check_same_model(idata, density: ModelDensity, draws: np.ndarray) -> None:
-    """Raise if the log density differs from the stored one by more than a constant."""
-    stats = _dataset(idata, "sample_stats") if "sample_stats" in idata else {}
-    if "lp" not in stats:
-        return
-    stored = np.asarray(stats["lp"].transpose("chain", "draw").values, dtype=float)
-    step = max(draws.shape[1] // COMPARED, 1)
-    ours, _ = evaluate(density.target(), draws[:, ::step], 1)
-    difference = ours - stored[:, ::step]
-    if not np.ptp(difference) < 1e-6 * (1.0 + np.abs(ours).max()):
+def _check_same_model(stored: np.ndarray, ours: np.ndarray) -> None:
+    """Raise if log densities differ from the stored ones by more than a constant."""
+    # Other code adds up in another order: 1e6 terms err by 1e-10. Other data change them by more.
+    if not np.ptp(ours - stored) < 1e-6 * (1.0 + np.abs(ours).max()):
         raise ModelChangedError(
             "The log density of the model at the draws is not the one that was stored with them. "
             "Give the model, and the data in it, that the draws came from."

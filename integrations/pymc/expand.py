@@ -24,7 +24,8 @@ from mjhmc_numba.pymc.op_functions import with_safe_cache
 __all__ = ["Expansion", "make_runner"]
 
 # Bytes of output between two looks at the keyboard and at the progress; bounds what NumPy
-# needs for intermediate results.
+# needs for intermediate results. 4,000 draws of 500 Deterministics take 25, 14, 13 and 18 ms with
+# 0.06, 1, 4 and 16 MB.
 CHUNK_BYTES = 2**22
 
 

@@ -25,14 +25,19 @@ ABOUT = {
 }
 
 
-def record_names(
-    density: ModelDensity, var_names: Sequence[str] | None, jumps: bool | Sequence[str]
-) -> list[str]:
-    """The variables that a record keeps; raises if one has a name of the record's own."""
+def record_names(density: ModelDensity, var_names: Sequence[str] | None, jumps: Any) -> list[str]:
+    """The variables that a record keeps, `jumps` as a user gave it.
+
+    Raises if these are no names, or names of the record's own.
+    """
     if isinstance(jumps, bool):
         names = list(var_names) if var_names else [rv.name for rv in density.model.free_RVs]
-    else:
+    elif isinstance(jumps, Sequence):
         names = [jumps] if isinstance(jumps, str) else list(jumps)
+    else:
+        names = []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise SettingsError(f"jumps is True, False, or names of variables to keep, not {jumps!r}.")
     dims = {dim for name in names for dim in density.model.named_vars_to_dims.get(name, ())}
     taken = sorted({*names, *dims} & set(OWN))
     if taken:

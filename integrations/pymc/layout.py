@@ -8,8 +8,9 @@ from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
+import pymc as pm
 from pymc.pytensorf import continuous_types
-from pymc.step_methods import STEP_METHODS
+from pymc.sampling import mcmc
 from pymc.step_methods.compound import Competence
 from pytensor.graph.traversal import ancestors
 
@@ -21,7 +22,7 @@ from mjhmc_numba.pymc.errors import (
     UnknownVariableError,
 )
 
-__all__ = ["Layout", "check_all_ours", "choose_value_vars"]
+__all__ = ["Layout", "check_all_ours", "choose_value_vars", "step_methods"]
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,12 @@ def check_all_ours(model) -> None:
         raise _other_method(model, others)
 
 
+def step_methods() -> list:
+    """What `pm.sample` assigns from now: a package may have put another list in its place."""
+    owner = mcmc if hasattr(mcmc, "STEP_METHODS") else pm  # PyMC 6, or 5
+    return owner.STEP_METHODS
+
+
 def _method_of_its_own(model, value_var) -> str | None:
     """Name of the step method that claims a continuous variable as its own, as PGBART does.
 
@@ -192,7 +199,7 @@ def _method_of_its_own(model, value_var) -> str | None:
     if value_var.dtype not in continuous_types:
         return None
     variable = model.values_to_rvs[value_var]
-    for method in STEP_METHODS:
+    for method in step_methods():
         if max(method._competence(variable, True)) > Competence.PREFERRED:
             return method.__name__
     return None

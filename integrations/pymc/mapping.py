@@ -44,7 +44,7 @@ NEIGHBOURS = 20  # data sets of a group: one warm-up in 20 is 5 % of the time
 BATCH = 512  # chains that are held at once beside the result: a bound on the memory
 BURN_IN = 0.25  # of the warm-up, for chains that begin with a neighbour's
 # A data set is warmed up by itself where its neighbour's settings serve it worse than this.
-LARGEST_R_HAT = 1.1  # the classic bar (Gelman and Rubin 1992): these chains may be short
+LARGEST_R_HAT_OF_MAP = 1.1  # the classic bar (Gelman and Rubin 1992): these chains may be short
 SMALLEST_ACCEPTANCE = 0.6  # of the neighbour's
 SMALLEST_ESS = 0.3  # likewise: what a warm-up of its own would cost
 SUMMARIES = ("r_hat", "ess", "divergences", "gradients", "warmup_gradients", "has_own_warmup")
@@ -120,7 +120,7 @@ class _Fit:
             return True
         refused = self.acceptance < SMALLEST_ACCEPTANCE * leader.acceptance
         slow = self.summary["ess"] < SMALLEST_ESS * leader.summary["ess"]
-        return refused or slow or not self.summary["r_hat"] <= LARGEST_R_HAT
+        return refused or slow or not self.summary["r_hat"] <= LARGEST_R_HAT_OF_MAP
 
 
 class _Counted:

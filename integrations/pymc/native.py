@@ -55,7 +55,8 @@ SOURCES = (
 )
 
 # Constants of more bytes than this become arrays of the table: they would bloat the machine code,
-# and Numba does not cache code around constants beyond a megabyte.
+# and Numba does not cache code around constants beyond a megabyte. With 0, 1024 and no limit
+# nes2000 compiles in 1.8, 2.5 and 3.1 CPU s, and a gradient takes 2.9, 3.0 and 3.3 us.
 LARGEST_CONSTANT = 1024
 
 SIGNATURES = {"density": DENSITY, "expansion": EXPANSION}

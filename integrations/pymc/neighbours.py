@@ -19,7 +19,7 @@ from mjhmc_numba.tuned import Tuned
 
 __all__ = ["Laplace", "Neighbour"]
 
-MOST_DIMENSIONS = 50  # a Hessian takes twice as many gradients: 100, as some draws of a warm-up
+MOST_OF_HESSIAN = 50  # dimensions: it takes 100 gradients, as some draws of a warm-up
 MOST_STEPS = 12  # of Newton's method; quadratic near the mode, it takes 3 to 5
 SMALL_DECREMENT = 1e-3  # of log density that another step would gain: far below a draw's 0.5 d
 DIFFERENCE = 1e-3  # of z, in standard deviations: the error of a central difference is its square
@@ -67,7 +67,7 @@ class Neighbour(NamedTuple):
     @classmethod
     def of(cls, target: Target, tuned: Tuned) -> Neighbour | None:
         """That of a target; None where it has no description that would serve."""
-        if target.ndim > MOST_DIMENSIONS:
+        if target.ndim > MOST_OF_HESSIAN:
             return None
         found = Laplace.of(target, tuned.transform, np.zeros(target.ndim))
         return None if found is None else cls(tuned, found)

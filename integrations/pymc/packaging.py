@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -30,7 +30,7 @@ from mjhmc_numba.pymc.arguments import refuse_for_made_step
 from mjhmc_numba.pymc.density import ModelDensity, model_lock
 from mjhmc_numba.pymc.errors import StartError, UnknownVariableError
 from mjhmc_numba.pymc.python_machine import in_python_machine
-from mjhmc_numba.results import merged_attributes
+from mjhmc_numba.results import FOUND, merged_attributes, merged_found
 from mjhmc_numba.stats import longest_rectangle
 
 __all__ = [
@@ -207,10 +207,9 @@ def _shown_trace(model, made, warmup) -> MultiTrace:
         }
         for k in (0, 1)
     )
-    values = {v.name: v for v in model.unobserved_value_vars}
     shown = NDArray(
         model=model,
-        vars=[values[name] for name in variables],
+        vars=[_Named(name) for name in variables],
         fn=_nothing_to_compute,
         var_shapes={name: array.shape[1:] for name, array in variables.items()},
         var_dtypes={name: array.dtype for name, array in variables.items()},
@@ -221,6 +220,12 @@ def _shown_trace(model, made, warmup) -> MultiTrace:
     trace = MultiTrace([shown])
     trace.report._n_draws = next(iter(made[1].values()))[0, :1].shape[0]
     return trace
+
+
+class _Named(NamedTuple):
+    """What a trace asks of a variable; to make those of a model anew takes longer than the rest."""
+
+    name: str
 
 
 def _shown_stats(stats: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -295,7 +300,7 @@ def convergence_is_unclear(draws: np.ndarray, *, is_warned_of: bool) -> bool:
     are hints for few chains or draws.
     """
     chains, n, _ = draws.shape
-    is_enough = chains >= 4 and n >= 100
+    is_enough = chains >= 4 and n >= 100  # PyMC says that fewer of either are few
     return not (is_enough and (is_warned_of or is_converged(draws)))
 
 
@@ -385,7 +390,10 @@ def _mark(data, traces) -> None:
         if chains and group in data and "chain" in data[group].coords:
             there = [chains[k] for k in data[group]["chain"].values.tolist() if k in chains]
             if there:
-                data[group].attrs.update(merged_attributes(there))
+                told = [{k: v for k, v in chain.items() if k not in FOUND} for chain in there]
+                data[group].attrs.update(merged_attributes(told))
+                if group == "sample_stats":
+                    data[group].attrs.update(merged_found(there))
 
 
 def _sent(trace: NDArray) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from pymc.step_methods.hmc.nuts import NUTS
 
 from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.arguments import refuse
+from mjhmc_numba.pymc.layout import step_methods
 from mjhmc_numba.pymc.packaging import answer_arguments
 from mjhmc_numba.pymc.step import MJHMC
 from mjhmc_numba.settings import Settings, choose_settings
@@ -124,9 +125,10 @@ def fit_bambi(
 
 def _install() -> None:
     """PyMC looks at its list, and calls `instantiate_steppers`, each time it samples."""
-    if MJHMC not in STEP_METHODS:
-        at = STEP_METHODS.index(NUTS) if NUTS in STEP_METHODS else 0
-        STEP_METHODS[at : at + (NUTS in STEP_METHODS)] = [MJHMC]
+    methods = step_methods()
+    if MJHMC not in methods:
+        at = methods.index(NUTS) if NUTS in methods else 0
+        methods[at : at + (NUTS in methods)] = [MJHMC]
     if not _replaced:
         answer_arguments()
         _replaced.append(mcmc.instantiate_steppers)
@@ -134,8 +136,9 @@ def _install() -> None:
 
 
 def _uninstall() -> None:
-    if MJHMC in STEP_METHODS:
-        STEP_METHODS[STEP_METHODS.index(MJHMC)] = NUTS
+    for methods in (step_methods(), STEP_METHODS):  # a package may have put a copy in its place
+        if MJHMC in methods:
+            methods[methods.index(MJHMC)] = NUTS
     if _replaced:
         mcmc.instantiate_steppers = _replaced.pop()
 

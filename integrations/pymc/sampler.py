@@ -19,7 +19,9 @@ __all__ = ["MJHMCSampler"]
 class MJHMCSampler(_Base):
     """Whole chains in native code as a sampler for ``pm.sample(sampler=MJHMCSampler())``.
 
-    It is made without a model; PyMC hands over the model and the arguments of the run.
+    It is made without a model; PyMC hands over the model and the arguments of the run. PyMC to 6.4
+    has no `sampler`: 6.4 raises, and 5.28 ignores the argument and samples by NUTS. There, use
+    `mjhmc_numba.pymc.sample`.
 
     Parameters
     ----------

@@ -22,10 +22,11 @@ from mjhmc_numba.progress import Progress
 from mjhmc_numba.pymc.delivery import Delivery
 from mjhmc_numba.pymc.packaging import convergence_is_unclear, log_convergence
 from mjhmc_numba.pymc.quantities import Quantities
-from mjhmc_numba.results import Result, from_store
+from mjhmc_numba.results import Result
 from mjhmc_numba.run import ChainRun, ChainTask, RemoteRun, extend, run_until, stats_of, with_store
 from mjhmc_numba.stats import longest_rectangle
 from mjhmc_numba.storage import Checkpoint
+from mjhmc_numba.stored import from_store
 
 __all__ = ["Sampling"]
 

@@ -42,7 +42,7 @@ from mjhmc_numba.pymc.start import (
 )
 from mjhmc_numba.pymc.stats import STATS, of_draw
 from mjhmc_numba.pymc.watch import KINDS, Watch
-from mjhmc_numba.results import chain_attributes
+from mjhmc_numba.results import chain_attributes, found_by
 from mjhmc_numba.saving import load, save
 from mjhmc_numba.settings import PAPER, Settings, choose_settings
 from mjhmc_numba.tuned import Tuned
@@ -401,8 +401,10 @@ class MJHMC(BlockedStep):
         self._is_marked = True
         process = self._process
         assert process is not None
-        spent = process.progress().gradients - int(stats["tree_size"])
-        extra = chain_attributes(self.settings, tuned, self.density.layout.told, spent)
+        # One more told that the density is finite at the start.
+        spent = 1 + process.progress().gradients - int(stats["tree_size"])
+        told = self.density.layout.told
+        extra = chain_attributes(self.settings, tuned, told, spent) | found_by(tuned, told)
         warning = stats["warning"]
         if warning is None:
             text = "What the chain was tuned to."

@@ -67,7 +67,7 @@ class Metric:
                     f"The {name} of a metric of {d} dimensions and {k} directions has shape "
                     f"{shape}, not {array.shape}."
                 )
-            if not np.isfinite(array).all():
+            if array.size and not np.isfinite(array).all():
                 raise SettingsError(f"The {name} of a metric must be finite.")
         if not (self.scale > 0).all() or not (self.eigenvalues > 0).all():
             raise SettingsError("The scale and the eigenvalues of a metric must be positive.")

@@ -25,7 +25,7 @@ KEPT_EXCEPTIONS = 64
 
 # Where there is a reparametrisation the kernel computes again where it has asked. Relative; the way
 # to z and back rounds some times by 2e-16, and draws lie much further apart.
-ROUNDING = 1e-9
+SAME_POINT = 1e-9
 
 
 def _real(value: Any, what: str) -> np.ndarray:
@@ -139,6 +139,6 @@ class PythonDensity:
         with self._keeping:
             kept = list(self._raised.items())
         for point, error in reversed(kept):
-            if np.allclose(np.frombuffer(point), x, ROUNDING, ROUNDING, equal_nan=True):
+            if np.allclose(np.frombuffer(point), x, SAME_POINT, SAME_POINT, equal_nan=True):
                 return error
         return None

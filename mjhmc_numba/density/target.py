@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -47,6 +48,12 @@ class Target:
         a name for each dimension
     rebuild : tuple, optional
         (function, arguments) that make the target again in another process
+
+    Attributes
+    ----------
+    gradient_seconds : float
+        what a gradient took when the kernel ran last, with all that the kernel does; infinite as
+        long as it is not known
     """
 
     def __init__(
@@ -68,6 +75,7 @@ class Target:
         self.names = list(names) if names is not None else [f"x[{j}]" for j in range(ndim)]
         if len(self.names) != self.ndim:
             raise TargetError(f"{len(self.names)} names for {self.ndim} dimensions.")
+        self.gradient_seconds = math.inf
         self._keepalive = keepalive
         self._error_at = error_at
         self._rebuild = rebuild
@@ -146,14 +154,14 @@ def as_target(
     return _python_target(density, int(ndim), tuple(args), names)
 
 
-MOST_DIMENSIONS = 10**9  # one position takes 8 GB: more is a slip of the pen
+BEYOND_MACHINES = 10**9  # one position takes 8 GB: more is a slip of the pen
 
 
 def _check_ndim(ndim: Any) -> None:
     if isinstance(ndim, bool) or not isinstance(ndim, Integral) or ndim < 1:
         raise TargetError(f"ndim is a whole number >= 1, not {ndim!r}.")
-    if int(ndim) > MOST_DIMENSIONS:
-        raise TargetError(f"ndim={ndim} is beyond all machines: at most {MOST_DIMENSIONS:.0e}.")
+    if int(ndim) > BEYOND_MACHINES:
+        raise TargetError(f"ndim={ndim} is beyond all machines: at most {BEYOND_MACHINES:.0e}.")
 
 
 def _is_sequence(value: Any) -> bool:

@@ -33,7 +33,7 @@ REFRESHED = 0.9
 # Draws after which a chain is looked at: the first number, the second, and its doubles, of which
 # as many draws are kept as the second says, evenly spaced. Looks at doubles cost as much in all as
 # the last of them alone; the first comes in time to stop a run of the usual 1000 draws.
-FIRST_LOOK, LOOK = 500, 1000
+FIRST_LOOK, SECOND_LOOK = 500, 1000
 # The first draws, of which all dimensions are looked at: so many, or as many as have this many
 # numbers (4 MB), but no fewer than some. Then it is known which dimensions are slow.
 ALL_DIMENSIONS, FIRST_NUMBERS, FEWEST_FIRST = 250, 1 << 19, 50
@@ -47,13 +47,13 @@ ENOUGH_INDEPENDENT = 100  # independent ones, of however many draws: PyMC's bar 
 
 def is_look(n: int) -> bool:
     """Whether a chain is looked at after n draws."""
-    looks, rest = divmod(n, LOOK)
+    looks, rest = divmod(n, SECOND_LOOK)
     return n == FIRST_LOOK or (rest == 0 and looks > 0 and looks & (looks - 1) == 0)
 
 
 def looks_until(n: int) -> list[int]:
     """Numbers of draws, up to n, after which a chain is looked at."""
-    looks = [FIRST_LOOK, LOOK]
+    looks = [FIRST_LOOK, SECOND_LOOK]
     while looks[-1] < n:
         looks.append(2 * looks[-1])
     return [look for look in looks if look <= n]
@@ -61,7 +61,7 @@ def looks_until(n: int) -> list[int]:
 
 def stride_at(n: int) -> int:
     """From one draw that is kept to the next, after n of them."""
-    return 1 << max(-(-n // LOOK) - 1, 0).bit_length()
+    return 1 << max(-(-n // SECOND_LOOK) - 1, 0).bit_length()
 
 
 @dataclass
@@ -135,7 +135,7 @@ def slow_mixing(kept: np.ndarray, n: int, labels: Sequence[str]) -> Finding | No
         Names of these dimensions.
     """
     size, dimension = least_effective(np.ascontiguousarray(kept)[None])
-    if size >= min((CHAIN_SHARE if n >= LOOK else FIRST_SHARE) * n, ENOUGH_INDEPENDENT):
+    if size >= min((CHAIN_SHARE if n >= SECOND_LOOK else FIRST_SHARE) * n, ENOUGH_INDEPENDENT):
         return None
     return Finding(
         "mixing",

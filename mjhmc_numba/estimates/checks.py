@@ -7,6 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from mjhmc_numba.estimates.blocks import blocks
 from mjhmc_numba.estimates.error import most_worth, standard_error
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError
 from mjhmc_numba.estimates.features import Whitening
@@ -18,6 +19,7 @@ __all__ = [
     "check_identity",
     "check_walls",
     "heavy_tail",
+    "z_scores",
 ]
 
 # Of 4,000 means over 4 chains of 50 stationary draws, intervals of 95 % cover 94.8 % where draws
@@ -55,8 +57,8 @@ def check_arrays(draws: np.ndarray, grads: np.ndarray) -> None:
             f"{FEWEST_DRAWS_PER_CHAIN}."
         )
     for what, array in (("draws", draws), ("gradients", grads)):
-        bad = np.argwhere(~np.isfinite(array))
-        if len(bad):
+        if not np.isfinite(array).all():
+            bad = np.argwhere(~np.isfinite(array))
             chain, draw, j = bad[0].tolist()
             raise EstimateError(
                 f"{len(bad)} of the {what} are not finite, the first in chain {chain}, draw "
@@ -64,9 +66,10 @@ def check_arrays(draws: np.ndarray, grads: np.ndarray) -> None:
             )
 
 
-def check_gradients(draws: np.ndarray, grads: np.ndarray, names: Sequence[str]) -> None:
-    """Raise where a gradient does not vary: the density is flat, or a straight slope to a wall."""
-    x, g = (a.reshape(-1, a.shape[2]) for a in (draws, grads))
+def check_gradients(x: np.ndarray, g: np.ndarray, names: Sequence[str]) -> None:
+    """Raise where a gradient (n, d) does not vary: the density is flat, or a straight slope to a
+    wall.
+    """
     spread = x.std(axis=0)
     # Relative to the size of the numbers, some hundred roundings.
     still = spread <= 1e-14 * np.abs(x).max(axis=0)
@@ -83,26 +86,29 @@ def check_gradients(draws: np.ndarray, grads: np.ndarray, names: Sequence[str]) 
         )
 
 
-def check_identity(y: np.ndarray, u: np.ndarray, grads: np.ndarray, names: Sequence[str]) -> None:
+def check_identity(
+    y: np.ndarray, u: np.ndarray, of_grads: np.ndarray, names: Sequence[str]
+) -> None:
     """Raise if the mean of a gradient, or of 1 + y u, is surely not 0.
 
     Parameters
     ----------
     y, u : (chain, draw, d) array
         Whitened draws and gradients.
-    grads : (chain, draw, d) array
-        Gradients as they came, to name the culprit.
+    of_grads : (d,) array
+        The z-scores of gradients as they came, to name the culprit.
     """
-    limit = NormalDist().inv_cdf(1.0 - FALSE_ALARM / (6.0 * y.shape[2]))
-    z = {
-        "gradient": _z(grads, limit),
-        "whitened": _z(u, limit),
-        "square": _z(1.0 + y * u, limit),
-    }
-    largest = max(float(np.max(value)) for value in z.values())
+    chains, draws, d = y.shape
+    limit = _limit(d)
+    largest = float(of_grads.max())
+    for some in blocks(d, chains * draws):
+        square = y[:, :, some] * u[:, :, some]
+        square += 1.0
+        for values in (u[:, :, some], square):
+            largest = max(largest, float(z_scores(values, limit).max()))
     if largest <= limit:
         return
-    worst = z["gradient"] > limit
+    worst = of_grads > limit
     if worst.any():
         what = f"The mean gradient of {_listed(names, worst)}"
     else:
@@ -114,8 +120,14 @@ def check_identity(y: np.ndarray, u: np.ndarray, grads: np.ndarray, names: Seque
     )
 
 
-def _z(values: np.ndarray, limit: float) -> np.ndarray:
+def _limit(d: int) -> float:
+    """The largest of 3 z-scores for each of d dimensions that is taken for chance."""
+    return NormalDist().inv_cdf(1.0 - FALSE_ALARM / (6.0 * d))
+
+
+def z_scores(values: np.ndarray, limit: float | None = None) -> np.ndarray:
     """(d,): means over their errors, or what they cannot be above, if that is below the limit."""
+    limit = _limit(values.shape[2]) if limit is None else limit
     chains, draws, _ = values.shape
     mean = np.abs(values.mean(axis=(0, 1)))
     # A mean that ought to be 0 is a sum of thousands of terms, rounded each.

@@ -17,7 +17,8 @@ from threadpoolctl import ThreadpoolController
 
 from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.estimates import checks
-from mjhmc_numba.estimates.error import monte_carlo_error
+from mjhmc_numba.estimates.blocks import blocks
+from mjhmc_numba.estimates.error import in_pieces, monte_carlo_error
 from mjhmc_numba.estimates.errors import EstimateError, IdentityError
 from mjhmc_numba.estimates.features import Whitening
 from mjhmc_numba.estimates.fit import better_system, deal_folds, residuals
@@ -28,7 +29,7 @@ from mjhmc_numba.results import Result
 
 __all__ = ["estimate"]
 
-ROUNDING = 4 * np.finfo(float).eps  # of a mean of draws and one of squares, twice each
+ROUNDING_OF_MEANS = 4 * np.finfo(float).eps  # of a mean of draws and one of squares, twice each
 MOST_COVARIANCES = 40  # functions: 780 products are a regression of the size of the others
 
 
@@ -124,41 +125,60 @@ def _blas() -> ThreadpoolController:
 
 def _whitened(draws, grads, density, names, reparametrisation) -> list[tuple]:
     """Checked y and u (n, d) in each system of coordinates."""
-    checks.check_gradients(draws, grads, names)
     shape, d = draws.shape, draws.shape[2]
-    # Each dimension in one piece of memory, as all that follows goes along the draws.
-    x, g = (np.asfortranarray(a.reshape(-1, d)) for a in (draws, grads))
-    whitening = Whitening.fit(x, g)
-    y, u = whitening.apply(x, g)
-    checks.check_identity(y.reshape(shape), u.reshape(shape), grads, names)
+    # Each dimension in one piece of memory, as all that follows goes along the draws; copies, which
+    # are written over.
+    y, u = (np.array(a.transpose(2, 0, 1), order="C").reshape(d, -1).T for a in (draws, grads))
+    checks.check_gradients(y, u, names)
+    of_grads = checks.z_scores(u.reshape(shape))
+    others = [] if reparametrisation is None else [_in_coordinates(reparametrisation, y, u)]
+    whitening = Whitening.fit(y, u)
+    whitening.apply_in_place(y, u)
+    checks.check_identity(y.reshape(shape), u.reshape(shape), of_grads, names)
     if density is not None:
+        x = draws.reshape(-1, d)
         checks.check_walls(lambda p: evaluate(density, p, 1)[0], x, y, whitening, names)
-    systems = [(y, u)]
-    if reparametrisation is not None:
-        z, gz = reparametrisation.to_z(x), reparametrisation.gradient_to_z(x, g)
-        systems.append(Whitening.fit(z, gz).apply(z, gz))
-    return systems
+    for z, by_z in others:
+        Whitening.fit(z, by_z).apply_in_place(z, by_z)
+    return [(y, u), *others]
+
+
+def _in_coordinates(found: Reparametrisation, x, g) -> tuple[np.ndarray, np.ndarray]:
+    """Positions and gradients (n, d) in coordinates that were found."""
+    z, gz = np.empty_like(x), np.empty_like(g)
+    for some in blocks(*x.shape):
+        shape = found.shape(x[some])
+        z[some] = found.to_z(x[some], shape)
+        gz[some] = found.gradient_to_z(x[some], g[some], shape)
+    return z, gz
 
 
 def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estimates:
     """Averages of the functions, of their squares and products, put together."""
     q = len(names)
     finite = np.isfinite(values).all(axis=(0, 1))
-    values = np.where(finite, values, 0.0)
+    if not finite.all():
+        values = np.where(finite, values, 0.0)
     centre, scale = values.mean(axis=(0, 1)), values.std(axis=(0, 1))
-    varies = scale > ROUNDING * np.abs(centre)
-    z = (values - centre) / np.where(varies, scale, np.inf)
+    varies = scale > ROUNDING_OF_MEANS * np.abs(centre)
     i, j = np.triu_indices(q, 1) if covariances else (np.zeros(0, int),) * 2
-    products = z[:, :, i] * z[:, :, j]
+    f = in_pieces(np.empty((*values.shape[:2], 2 * q + len(i))))
+    z, squares, products = f[:, :, :q], f[:, :, q : 2 * q], f[:, :, 2 * q :]
+    np.subtract(values, centre, out=z)
+    z /= np.where(varies, scale, np.inf)
+    np.multiply(z, z, out=squares)
+    squares -= 1.0
+    np.multiply(z[:, :, i], z[:, :, j], out=products)
     level = products.mean(axis=(0, 1))
-    a = _average(np.concatenate([z, z**2 - 1.0, products - level], axis=2), systems)
-    rounding = ROUNDING * (1.0 + np.abs(centre) / np.where(varies, scale, 1.0))
+    products -= level
+    a = _average(f, systems)
+    rounding = ROUNDING_OF_MEANS * (1.0 + np.abs(centre) / np.where(varies, scale, 1.0))
     error = np.where(varies, np.maximum(a.error[:q], rounding), 0.0)
     # About the plain mean the square is too large by how far that is from the mean.
     variance = 1.0 + a.mean[q : 2 * q] - a.mean[:q] ** 2 + a.error[:q] ** 2
     variance = np.where(variance > 0, variance, 1.0)
     error_sd = np.hypot(a.error[q : 2 * q], 2 * a.mean[:q] * a.error[:q]) / (2 * np.sqrt(variance))
-    error_sd = np.where(varies, np.maximum(error_sd, ROUNDING), 0.0)
+    error_sd = np.where(varies, np.maximum(error_sd, ROUNDING_OF_MEANS), 0.0)
     too_heavy = a.tail > checks.heavy_tail(a.ess)
     heavy, heavy_square = too_heavy[:q], too_heavy[q : 2 * q]
     return Estimates(
@@ -177,16 +197,16 @@ def _tabulate(values, names, systems, refused: str, covariances: bool) -> Estima
 
 
 def _average(f: np.ndarray, systems: list[tuple]) -> _Averages:
-    """Of functions (chain, draw, k) of unit scale: sharpened, where that is an improvement."""
-    shape = f.shape
-    flat = f.reshape(-1, shape[2])
+    """Of functions (chain, draw, k) of unit scale, which are written over: sharpened, where that is
+    an improvement.
+    """
     error, ess, tail = monte_carlo_error(f)
-    mean = flat.mean(axis=0)
+    mean = f.mean(axis=(0, 1))
     if not systems:
         return _Averages(mean, error, np.ones_like(mean), ess, tail)
-    fold = deal_folds(*shape[:2]).ravel()
+    fold, flat = deal_folds(*f.shape[:2]).ravel(), f.reshape(-1, f.shape[2])
     sharp = residuals(*better_system(systems, flat, fold), flat, fold)
-    sharp_error = np.maximum(monte_carlo_error(sharp.reshape(shape)).error, ROUNDING)
+    sharp_error = np.maximum(monte_carlo_error(sharp.reshape(f.shape)).error, ROUNDING_OF_MEANS)
     better = (sharp_error < error) & (tail <= checks.heavy_tail(ess))
     gain = np.where(better, (error / sharp_error) ** 2, 1.0)
     mean = np.where(better, sharp.mean(axis=0), mean)

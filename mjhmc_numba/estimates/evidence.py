@@ -33,7 +33,7 @@ __all__ = ["Evidence", "log_marginal_likelihood"]
 # doubles it; a Bayes factor with an error of 0.5 is known to a factor of e.
 LEAST_OVERLAP = 0.01
 LARGEST_ERROR = 0.5
-ITERATIONS = 1000  # 21 are enough with an overlap of 0.003, fewer with more
+BRIDGE_ITERATIONS = 1000  # 21 are enough with an overlap of 0.003, fewer with more
 
 
 class Evidence(NamedTuple):
@@ -121,12 +121,12 @@ def _bridge(at_draws: np.ndarray, at_proposals: np.ndarray, size: float) -> Evid
     s1, s2 = size / (size + m), m / (size + m)
     # The unknown log Z is a common shift of both; one starts at the median.
     log_z = float(np.median(at_draws))
-    for _ in range(ITERATIONS):
+    for _ in range(BRIDGE_ITERATIONS):
         above = np.exp(-np.logaddexp(math.log(s1), math.log(s2) + log_z - at_proposals))
         below = np.exp(-np.logaddexp(math.log(s1) + at_draws - log_z, math.log(s2)))
         step = math.log(max(above.mean(), 1e-300)) - math.log(max(below.mean(), 1e-300))
         log_z += step
-        if abs(step) < 1e-10:
+        if abs(step) < 1e-10:  # far below any Monte Carlo error
             break
     error_above = above.std(ddof=1) / math.sqrt(m) / max(above.mean(), 1e-300)
     error_below, _ = standard_error(below[:, :, None])
@@ -201,7 +201,8 @@ def _one_way(x_fit, g_fit, x_used, logp, rng) -> Evidence:
     lowest = np.nanmin(at_draws)
     if not np.isfinite(lowest):
         raise OverlapError("The density is not finite at some of the draws: are they of it?")
-    at_proposals = np.where(np.isfinite(at_proposals), at_proposals, -1e300)
+    at_proposals = np.where(np.isfinite(at_proposals), at_proposals, -1e300)  # a density of 0
+    # Bounded: of an unbounded ratio a few far draws would decide what it is worth.
     _, size = standard_error(np.tanh((at_draws - np.median(at_draws)) / 10.0)[:, :, None])
     return _bridge(at_draws, at_proposals, float(min(size[0], at_draws.size)))
 

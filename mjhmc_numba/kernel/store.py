@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 FORMAT = 1
-# So many environments are kept, and so many files of each (a model has one or two): bounds on
-# the disk, where the oldest go first.
+# So many environments are kept, and so many files of each (a model has one or two, of 0.2 MB): 0.6
+# GB of the disk at most. The oldest go first.
 MOST_ENVIRONMENTS, MOST_FILES = 8, 400
 
 

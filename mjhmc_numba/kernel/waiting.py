@@ -18,8 +18,9 @@ from mjhmc_numba.kernel.user_warnings import on_behalf_of
 
 __all__ = ["InThread", "announced", "compile_in_thread", "stop_if_cancelled", "watched"]
 
-# A compiler recurses deeply, and some systems give threads little room.
-STACK_BYTES = 64 * 2**20
+# What a main thread has on Linux and macOS; others have 0.5 MB on the latter. The kernel compiles
+# with 0.25 MB.
+STACK_BYTES = 8 * 2**20
 
 _watchers: list[Callable[[str, float | None], None]] = []
 _current = threading.local()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ __all__ = [
     "WARMUP",
     "chain_color",
     "finish",
+    "need_matplotlib",
     "nothing",
     "on_axes",
     "open_axes",
@@ -64,6 +66,17 @@ def chain_color(k: int) -> str:
     return CHAINS[k % len(CHAINS)]
 
 
+@contextmanager
+def need_matplotlib() -> Iterator[None]:
+    """Where matplotlib is imported: says what to install if it cannot be found."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Pictures need matplotlib: pip install 'mjhmc_numba[plots]'", name=error.name
+        ) from error
+
+
 def open_axes(ax: Any, rows: int, columns: int, figsize: tuple[float, float] | None) -> np.ndarray:
     """The axes that were given, (rows, columns), or those of a new figure."""
     if ax is not None:
@@ -71,12 +84,8 @@ def open_axes(ax: Any, rows: int, columns: int, figsize: tuple[float, float] | N
         if given.size != rows * columns:
             raise ValueError(f"ax has {given.size} axes; the picture needs {rows * columns}.")
         return given.reshape(rows, columns)
-    try:
+    with need_matplotlib():
         import matplotlib.pyplot as plt
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Pictures need matplotlib: pip install 'mjhmc_numba[plots]'"
-        ) from error
     return plt.subplots(rows, columns, figsize=figsize, squeeze=False, layout="constrained")[1]
 
 

@@ -12,7 +12,7 @@ from mjhmc_numba.plots.data import as_arviz, quantities, statistic
 
 __all__ = ["plot_divergences"]
 
-QUANTITIES = 3  # where none were asked for; pairs of more do not fit a page
+PAIRED_QUANTITIES = 3  # where none were asked for; pairs of more do not fit a page
 MOST_POINTS = 4000  # more cover each other
 
 
@@ -47,7 +47,7 @@ def plot_divergences(
         raise ValueError("There is no statistic diverging.")
     labels, values = quantities(data, var_names)
     flat, bad = values.reshape(-1, len(labels)), diverging.ravel() > 0
-    if var_names is None and len(labels) > QUANTITIES:
+    if var_names is None and len(labels) > PAIRED_QUANTITIES:
         chosen = _most_shifted(flat, bad)
         labels, flat = [labels[j] for j in chosen], flat[:, chosen]
     n = max(len(labels) - 1, 1)
@@ -70,10 +70,10 @@ def plot_divergences(
 def _most_shifted(values: np.ndarray, bad: np.ndarray) -> np.ndarray:
     """The quantities in which draws with a divergence stand apart by rank; else the first."""
     if not bad.any() or bad.all():
-        return np.arange(QUANTITIES)
+        return np.arange(PAIRED_QUANTITIES)
     ranks = values.argsort(axis=0).argsort(axis=0) / len(values)
     apart = np.abs(ranks[bad].mean(axis=0) - 0.5) + np.abs(ranks[bad].std(axis=0) - 12**-0.5)
-    return np.argsort(-apart, kind="stable")[:QUANTITIES]
+    return np.argsort(-apart, kind="stable")[:PAIRED_QUANTITIES]
 
 
 def _draw_pair(ax: Any, x: np.ndarray, y: np.ndarray, bad: np.ndarray) -> None:

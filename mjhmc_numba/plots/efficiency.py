@@ -14,8 +14,8 @@ from mjhmc_numba.plots.data import as_arviz, gradients_per_draw, quantities
 
 __all__ = ["plot_autocorr", "plot_efficiency"]
 
-QUANTITIES = 4  # the slowest, where none were asked for
-SMALL = 0.02  # autocorrelation at which the picture ends: the width of a line
+SLOWEST_QUANTITIES = 4  # the slowest, where none were asked for
+SMALL_AUTOCORRELATION = 0.02  # autocorrelation at which the picture ends: the width of a line
 
 
 @on_axes("array of two Axes")
@@ -98,7 +98,7 @@ def plot_autocorr(
     drawn = {name: quantities(one, var_names) for name, one in samplers.items()}
     labels, values = next(iter(drawn.values()))
     if var_names is None:
-        slow = slowest_dimensions(values)[0][:QUANTITIES]
+        slow = slowest_dimensions(values)[0][:SLOWEST_QUANTITIES]
         labels = [labels[j] for j in slow]
     columns = min(len(labels), 4)
     rows = -(-len(labels) // columns)
@@ -108,7 +108,7 @@ def plot_autocorr(
         for k, (name, (known, array)) in enumerate(drawn.items()):
             rho = autocorrelation(array[:, :, [known.index(label)]])[:, 0]
             price = gradients_per_draw(samplers[name])
-            end = _first_below(rho, SMALL)
+            end = _first_below(rho, SMALL_AUTOCORRELATION)
             ends.append(end * price)
             panel.plot(np.arange(rho.size) * price, rho, color=chain_color(k), lw=1.4, label=name)
         panel.axhline(0, color=COLORS["grey"], lw=0.6)

@@ -163,7 +163,9 @@ def plot_events(
         axes[0].plot(middle, made / total, color=EVENTS[name], label=MEANING[name])
     everything = np.maximum(sum(sums.values()), 1)
     shares = [made / everything for made in sums.values()]
-    axes[1].stackplot(middle, shares, colors=[EVENTS[k] for k in sums], alpha=0.85, lw=0)
+    # To the ends of the run, not from the middle of the first part to that of the last.
+    ends = np.r_[edges[0] - warmup, middle[1:-1], edges[-1] - warmup] if n > 1 else middle
+    axes[1].stackplot(ends, shares, colors=[EVENTS[k] for k in sums], alpha=0.85, lw=0)
     axes[1].set_ylim(0, 1)
     axes[0].set_ylim(bottom=0)
     for panel in axes:
@@ -172,7 +174,8 @@ def plot_events(
         axes[0].axvspan(-warmup, 0, **WARMUP)
         axes[1].axvline(0, color="white", lw=1.5)
         axes[0].text(-warmup, 1, " warm-up", va="top", fontsize=8, transform=_at_top(axes[0]))
-    axes[0].legend(fontsize=8)
+    above = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.1, "ncols": 3}
+    axes[0].legend(fontsize=8, frameon=False, handlelength=1.2, **above)
     tidy(axes[0], "Jump rates", "draw", "events per unit of system time")
     tidy(axes[1], "Shares of the events", "draw", "")
     return finish(axes, show)

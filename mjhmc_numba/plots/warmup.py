@@ -20,8 +20,8 @@ from mjhmc_numba.plots.data import as_arviz, statistic, stored
 
 __all__ = ["plot_reparametrisation", "plot_warmup"]
 
-MOST_ROWS = 30  # children that get a row of their own; more of them share one by variable
-MOST_NUMBERS = 80  # cells that have their number written into them: they are legible still
+MOST_ROWS_SHOWN = 30  # children that get a row of their own; more of them share one by variable
+MOST_NUMBERS_SHOWN = 80  # cells that have their number written into them: they are legible still
 
 
 @on_axes("array of four Axes")
@@ -112,7 +112,8 @@ def _draw_kept(axes: Any, data: Any) -> None:
         values = statistic(data, name, "warmup_sample_stats")
         for k, of_chain in enumerate([] if values is None else values):
             panel.plot(of_chain, color=chain_color(k), lw=0.8, label=f"chain {k}")
-    plain_log(step)
+    for panel in (step, length):  # trials of integrators cost a hundred times a usual draw
+        plain_log(panel)
     step.legend(fontsize=8, frameon=False)
     tidy(step, "Step size", "", "per gradient, whitened")
     tidy(length, "Gradients per draw", "", "")
@@ -138,7 +139,7 @@ def plot_reparametrisation(
     Parameters
     ----------
     data : Result, InferenceData or DataTree
-        Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`.
+        Of `mjhmc_numba.sample` or `mjhmc_numba.pymc.sample`, or of `pm.sample` by `MJHMC`.
     {canvas}
 
     Returns
@@ -155,7 +156,7 @@ def plot_reparametrisation(
     tables = [_slopes(chain) for chain in found]
     children = list(dict.fromkeys(child for t in tables for child, _ in t))
     parents = sorted({parent for t in tables for _, parent in t})
-    grouped = len(children) > MOST_ROWS
+    grouped = len(children) > MOST_ROWS_SHOWN
     rows = list(dict.fromkeys(_variable(c) for c in children)) if grouped else children
     size = (1.8 + len(tables) * (0.8 + 0.55 * len(parents)), 1.6 + 0.24 * len(rows))
     axes = open_axes(ax, 1, len(tables), figsize or size)[0]
@@ -192,9 +193,9 @@ def _slopes(chain: dict) -> dict[tuple[str, str], float]:
 def _draw_slopes(ax: Any, grid: np.ndarray, rows: list[str] | None, parents: list[str]) -> Any:
     image = ax.imshow(grid, cmap="RdBu_r", vmin=-1.5, vmax=1.5, aspect="auto")
     ax.set_facecolor("#f4f5f7")
-    ax.set_xticks(range(len(parents)), parents, rotation=40, ha="right")
+    ax.set_xticks(range(len(parents)), parents, rotation=90)
     ax.set_yticks(range(len(grid)), rows if rows is not None else [""] * len(grid))
-    if grid.size <= MOST_NUMBERS:
+    if grid.size <= MOST_NUMBERS_SHOWN:
         for (i, j), value in np.ndenumerate(grid):
             if np.isfinite(value):
                 color = "white" if abs(value) > 0.9 else COLORS["grey"] if value == 0 else "black"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
+from functools import lru_cache
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["blas_limit", "quiet_blas"]
 
@@ -23,7 +25,7 @@ class QuietBlas:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._limits.enter_context(threadpool_limits(1, user_api="blas"))
+                self._limits.enter_context(_limit(1))
             self._users += 1
 
     def __exit__(self, *exception: object) -> None:
@@ -36,8 +38,20 @@ class QuietBlas:
 quiet_blas = QuietBlas()
 
 
+def _limit(threads: int) -> contextlib.AbstractContextManager:
+    return _libraries(len(sys.modules)).limit(limits=threads, user_api="blas")
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> ThreadpoolController:
+    """Of those that are loaded. To find them takes 2 ms, as long as some chains do: they are looked
+    for again where more modules are imported than last time.
+    """
+    return ThreadpoolController()
+
+
 def blas_limit(threads: int | None) -> contextlib.AbstractContextManager:
     """That many threads for the BLAS of the process while chains run; None: as it is."""
     if threads == 1:
         return quiet_blas
-    return contextlib.nullcontext() if threads is None else threadpool_limits(threads, "blas")
+    return contextlib.nullcontext() if threads is None else _limit(threads)

@@ -30,17 +30,21 @@ def run_chains(
     executor: Any = None,
     on_start: Callable[[Sequence[ChainRun | RemoteRun]], None] | None = None,
     keep_going: bool = False,
+    rooms: Sequence[np.ndarray] = (),
 ) -> tuple[np.ndarray, list[ChainOutput], bool]:
     """Run all chains; returns (draws (chain, draw, d), outputs, interrupted).
 
+    `rooms` are where the draws (draw, d) of each chain are to lie, if they have a place; then the
+    first value returned has no draws.
     `on_start` gets the chains before they run, to look at them or to abort them from another
     thread. A chain that fails ends the others, unless they are to `keep_going`.
     """
     d, draws = tasks[0].target.ndim, tasks[0].draws
     is_stored = tasks[0].store is not None  # then a chain has room for a chunk while it runs
-    out = np.empty((len(tasks), 0 if is_stored else draws, d))
+    out = np.empty((len(tasks), 0 if is_stored or rooms else draws, d))
+    places = rooms or tuple(out)
     if executor is not None:
-        remote = [RemoteRun(task, out[k]) for k, task in enumerate(tasks)]
+        remote = [RemoteRun(*pair) for pair in zip(tasks, places, strict=True)]
         if on_start is not None:
             on_start(remote)
         with holding_interrupts() as press:
@@ -48,7 +52,7 @@ def run_chains(
         return out, [run.output for run in remote], interrupted
     with watched(progress.compiling), holding_interrupts() as press, press.raising():
         Process.compile_kernel()  # here, because Ctrl-C reaches the main thread alone
-    runs = [ChainRun(task, out[k]) for k, task in enumerate(tasks)]
+    runs = [ChainRun(*pair) for pair in zip(tasks, places, strict=True)]
     if tasks[0].keep_warmup:
         warmup = np.empty((len(tasks), tasks[0].tune, d))
         for k, run in enumerate(runs):

@@ -16,9 +16,10 @@ from mjhmc_numba.interruption import Press
 from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.run.blas import quiet_blas
 from mjhmc_numba.run.chain import ChainRun
-from mjhmc_numba.run.tasks import ChainOutput, ChainTask
+from mjhmc_numba.run.tasks import ChainOutput, ChainTask, in_turn
 from mjhmc_numba.run.watched import GRACE_SECONDS, LOOK_SECONDS, PRESSED_SECONDS
 from mjhmc_numba.stats import Rows
+from mjhmc_numba.turns import Turn
 
 __all__ = ["RemoteRun", "run_elsewhere"]
 
@@ -72,10 +73,14 @@ class RemoteRun:
 
 def _run_sent(shipped: Shipped, k: int, task: ChainTask, link: Any) -> ChainOutput:
     """Chain k in another process."""
-    target, settings = shipped.value
+    target, settings, turn = shipped.value
     task = replace(task, target=target, settings=settings)
     run = ChainRun(task, np.empty((task.draws, target.ndim)))
-    with quiet_blas, reporting(link, k, run.progress, run.abort):
+    with (
+        quiet_blas,
+        reporting(link, k, run.progress, run.abort),
+        in_turn(turn, target),
+    ):
         return run.run()
 
 
@@ -84,7 +89,8 @@ def run_elsewhere(
 ) -> bool:
     """All chains on an executor; says whether they were interrupted."""
     # What chains share is sent, and compiled there, once per worker.
-    shared = {id(r.task.target): Shipped((r.task.target, r.task.settings)) for r in runs}
+    turn = Turn()  # of the chains that a worker runs side by side
+    shared = {id(r.task.target): Shipped((r.task.target, r.task.settings, turn)) for r in runs}
     with Reports(executor) as reports:
         calls = Calls(
             executor,
@@ -122,12 +128,15 @@ def _watch_elsewhere(
     """Collect the chains as they end, and show how far they are. One that raises ends the others;
     one that is lost with its worker does not.
     """
-    until = math.inf
+    until, looked = math.inf, -math.inf
     while calls.waiting and time.monotonic() < until:
         for k, output, error in calls.ended(LOOK_SECONDS):
             runs[k].end(output, error)
             if output is not None and output.error is not None and not keep_going:
                 runs[k].abort()
+        if time.monotonic() < looked + LOOK_SECONDS and calls.waiting:
+            continue  # not at all of them for each that ends
+        looked = time.monotonic()
         pressed = press.is_set()
         if until == math.inf and (pressed or any(run.aborted.is_set() for run in runs)):
             until = time.monotonic() + (PRESSED_SECONDS if pressed else GRACE_SECONDS)

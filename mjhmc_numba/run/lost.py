@@ -21,9 +21,11 @@ from mjhmc_numba.progress import ChainProgress, Progress
 from mjhmc_numba.run.chain import ChainRun
 from mjhmc_numba.run.dispatch import run_chains
 from mjhmc_numba.run.elsewhere import RemoteRun
+from mjhmc_numba.run.memory import forget
 from mjhmc_numba.run.seeds import child_seed
 from mjhmc_numba.run.tasks import ChainOutput, ChainTask
 from mjhmc_numba.stats import COLUMN
+from mjhmc_numba.warmup.history import LARGEST
 
 __all__ = ["lost_chains", "run_with_lost"]
 
@@ -57,6 +59,9 @@ def run_with_lost(
 
     out, outputs, interrupted = run_chains(tasks, progress=progress, on_start=note, **how)
     lost = {} if interrupted else lost_chains(tasks, outputs)
+    # From where a chain has run away to, along a density without a finite integral, no step leads
+    # on: it is less than the rounding of a coordinate.
+    lost = {k: best for k, best in lost.items() if np.abs(out[best, 0]).max() < LARGEST}
     if not lost:
         return out, outputs, interrupted, []
     again = [_from_elsewhere(tasks[k], out[best, 0]) for k, best in lost.items()]
@@ -65,15 +70,20 @@ def run_with_lost(
         note([dict(zip(lost, started, strict=True)).get(k, run) for k, run in enumerate(runs)])
 
     merged = _Merged(progress, list(lost), [run.progress() for run in runs])
-    draws, found, interrupted = run_chains(again, progress=merged, on_start=note_again, **how)  # type: ignore[arg-type]
-    failed = any(output.error is not None for output in found)
-    if interrupted or failed:  # what there is is whole, if not as good
-        return out, outputs, interrupted and not failed, []
+    rooms = [out[k] for k in lost]  # what was drawn in vain is not kept
+    for room in rooms:
+        forget(room)
+    _, found, interrupted = run_chains(
+        again,
+        rooms=rooms,
+        progress=merged,  # type: ignore[arg-type]
+        on_start=note_again,
+        **how,
+    )
     told = [_told(tasks, outputs, k, best) for k, best in lost.items()]
-    for (k, _), output, rows in zip(lost.items(), found, draws, strict=True):
+    for k, output in zip(lost, found, strict=True):
         output.warmup_gradients += _gradients(outputs[k])
-        out[k], outputs[k] = rows, output
-        output.rows = output.rows._replace(draws=out[k, : len(output.rows.draws)])
+        outputs[k] = output
     return out, outputs, interrupted, told
 
 

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from mjhmc_numba.interruption import Press, end_with_process
 from mjhmc_numba.progress import Progress
 from mjhmc_numba.run.chain import ChainRun
-from mjhmc_numba.run.tasks import ChainOutput
+from mjhmc_numba.run.tasks import ChainOutput, in_turn
 from mjhmc_numba.run.watched import GRACE_SECONDS, LOOK_SECONDS, STOP_SECONDS
+from mjhmc_numba.turns import Turn
 
 __all__ = ["run_here"]
 
@@ -26,24 +27,27 @@ def run_here(
     The threads are daemons: a density that takes its time keeps nobody waiting.
     """
     waiting: queue.SimpleQueue = queue.SimpleQueue()
-    ended: queue.SimpleQueue = queue.SimpleQueue()
+    ended, turn = Ended(len(runs)), Turn()
     for k in range(len(runs)):
         waiting.put(k)
 
     def work() -> None:
-        with contextlib.suppress(queue.Empty):
+        spare = None
+        with contextlib.suppress(queue.Empty), in_turn(turn, runs[0].task.target):
             while True:
                 k = waiting.get_nowait()
+                runs[k].spare = spare
                 try:
                     output = runs[k].run()
                 except (
                     BaseException
                 ) as error:  # as where there is no room: nobody is to wait for it
-                    ended.put((k, error))
+                    ended.fail(error)
                     return
+                spare, runs[k].spare = runs[k].spare, None
                 if output.error is not None and not keep_going:
                     stop()  # before this thread takes up the next one
-                ended.put((k, output))
+                ended.put(k, output)
 
     def stop() -> None:
         for run in runs:
@@ -66,28 +70,53 @@ def run_here(
     return [found[k] if k in found else run.unfinished() for k, run in enumerate(runs)]
 
 
+class Ended:
+    """What the chains have made that have ended.
+
+    Parameters
+    ----------
+    chains : int
+        As many end, unless there is an error.
+    """
+
+    def __init__(self, chains: int):
+        self.outputs: dict[int, ChainOutput] = {}
+        self._chains, self._all = chains, threading.Event()
+        self._error: BaseException | None = None
+
+    def put(self, k: int, output: ChainOutput) -> None:
+        self.outputs[k] = output
+        if len(self.outputs) == self._chains:
+            self._all.set()
+
+    def fail(self, error: BaseException) -> None:
+        self._error = error
+        self._all.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for all of them, so long at most; says whether they have ended."""
+        # Each that ends must not wake the caller: there may be thousands in a second.
+        has_ended = self._all.wait(seconds)
+        if self._error is not None:
+            raise self._error
+        return has_ended
+
+
 def _collect_outputs(
     runs: list[ChainRun],
-    ended: queue.SimpleQueue,
+    ended: Ended,
     display: Progress,
     press: Press,
     stop: Callable[[], None],
 ) -> dict[int, ChainOutput]:
     """Show the progress until all chains have ended; one that was stopped, or Ctrl-C, stops all."""
-    found: dict[int, ChainOutput] = {}
     stopped = math.inf
     # What is new must reach a store.
     patience = STOP_SECONDS if runs[0].task.store is None else GRACE_SECONDS
-    while len(found) < len(runs) and time.monotonic() < stopped + patience:
-        with contextlib.suppress(queue.Empty):
-            k, output = ended.get(timeout=LOOK_SECONDS)
-            while True:  # one look at all chains for as many as have ended
-                if isinstance(output, BaseException):
-                    raise output
-                found[k] = output
-                k, output = ended.get_nowait()
+    while not ended.wait(LOOK_SECONDS) and time.monotonic() < stopped + patience:
         if stopped == math.inf and (press.is_set() or any(r.aborted.is_set() for r in runs)):
             stop()
             stopped = time.monotonic()
         display.update(run.progress() for run in runs)
-    return found
+    display.update(run.progress() for run in runs)
+    return dict(ended.outputs)

@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.05  # from one look at the chains to the next: half of what a p
 # Ctrl-C, and more where nobody waits.
 STOP_SECONDS = 0.2
 GRACE_SECONDS, PRESSED_SECONDS = 5.0, 0.4
-NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that need not be kept: 4 MB
+WARMUP_NUMBERS_AT_ONCE = 1 << 19  # of the draws of a warm-up that need not be kept: 4 MB
 
 
 @dataclass
@@ -37,6 +37,7 @@ class WatchedChain:
     out: np.ndarray  # (draws, d), filled in place; with a store its own, filled again and again
     warmup_out: np.ndarray | None = None  # (tune, d), if all of the warm-up is kept
     process: Process | None = None
+    spare: Process | None = None  # that of the chain before, and at the end its own
     warmup_made: int = 0
     warmup_kept: int = 0  # of these, in `warmup` now
     made: int = 0
@@ -56,7 +57,7 @@ class WatchedChain:
         self.base = 0  # the draw of the first row
         self.stream: Stream | None = None
         # Room for all of the warm-up, or for what is reported of it if it fails.
-        most = task.tune if task.keep_warmup else max(1, NUMBERS_AT_ONCE // task.target.ndim)
+        most = task.tune if task.keep_warmup else max(1, WARMUP_NUMBERS_AT_ONCE // task.target.ndim)
         self.warmup = Rows.empty(min(most, task.tune), task.target.ndim, self.warmup_out)
         self.acceptance = math.nan
         self.parts: list[Visits] = []
@@ -163,6 +164,7 @@ class WatchedChain:
             stream=self.stream,
         )
         # The ladder and window of a chain that has ended may be larger than its draws.
+        self.spare = None if task.tuned is None else self.process
         self.last, self.process, self.piece = self.progress(), None, self.piece[:0].copy()
         if task.store is not None:  # nor is a chunk of each needed any more
             self.out = np.empty((0, task.target.ndim))

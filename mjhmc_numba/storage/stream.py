@@ -12,9 +12,9 @@ from mjhmc_numba.storage.zarr_store import ChainStore
 
 __all__ = ["Stream", "Thinned"]
 
-MOST_DRAWS = 4000  # of a chain: as many as the rules about draws look at, and as many again
-MOST_NUMBERS = 1 << 20  # likewise: 8 MB
-FEWEST_KEPT = 64  # halves of a chain, of which split R-hat is made, have 32
+MOST_THINNED = 4000  # of a chain: as many as the rules about draws look at, and as many again
+NUMBERS_THINNED = 1 << 20  # likewise: 8 MB
+FEWEST_THINNED = 64  # halves of a chain, of which split R-hat is made, have 32
 CHAINS_IN_FULL = 16  # of more chains fewer draws are kept, as many in all: 128 MB
 
 LARGEST = COLUMN["longest_stay"]  # the one count of which the largest counts, and not the sum
@@ -51,7 +51,7 @@ class Thinned:
     @property
     def most(self) -> int:
         share = max(1.0, self.chains / CHAINS_IN_FULL)
-        return max(int(min(MOST_DRAWS, MOST_NUMBERS // self.ndim) / share), FEWEST_KEPT)
+        return max(int(min(MOST_THINNED, NUMBERS_THINNED // self.ndim) / share), FEWEST_THINNED)
 
     def add(self, rows: Rows) -> None:
         """Take in draws."""

@@ -30,7 +30,7 @@ from mjhmc_numba.stats import longest_rectangle
 
 __all__ = ["ChainStore", "Group", "Store", "open_store"]
 
-NUMBERS_PER_CHUNK = 1 << 19  # of all variables and statistics: 4 MB
+NUMBERS_PER_CHUNK = 1 << 19  # of all variables and statistics: 4 MB; zarr asks for 1 MB or more
 SHORTEST_CHUNK = 16  # draws: a file for each would be slow to read
 MANY_CHAINS = 16  # more than these may share chunks: each chunk of each array is a file
 BATCH_SECONDS = 5.0  # after which what chains share goes to the disk: what a crash may cost

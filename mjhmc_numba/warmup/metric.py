@@ -24,6 +24,7 @@ __all__ = [
     "first",
     "gradients",
     "row_space",
+    "scales",
     "slowest_scale",
     "strong_space",
 ]
@@ -56,7 +57,12 @@ def differ(one: Metric, other: Metric, factor: float = 3.0) -> bool:
 
 
 def diagonal(x: np.ndarray, grad: np.ndarray) -> Metric:
-    """Scale (var x / var grad)**(1/4) in each dimension.
+    """The metric of the `scales` alone."""
+    return Metric.diagonal(scales(x, grad) ** 2)
+
+
+def scales(x: np.ndarray, grad: np.ndarray) -> np.ndarray:
+    """(var x / var grad)**(1/4) in each dimension.
 
     Parameters
     ----------
@@ -65,7 +71,7 @@ def diagonal(x: np.ndarray, grad: np.ndarray) -> Metric:
     """
     spread = np.clip(x.var(axis=0), 1 / EXTREME, EXTREME)
     steepness = np.clip(gradients(x, grad).var(axis=0), 1 / EXTREME, EXTREME)
-    return Metric.diagonal(np.sqrt(spread / steepness))
+    return np.sqrt(np.sqrt(spread / steepness))
 
 
 def gradients(x: np.ndarray, grad: np.ndarray) -> np.ndarray:

@@ -112,19 +112,22 @@ def choose_integrator(tuned: Tuned, trial: Trial, rng: np.random.Generator) -> T
 
 def _with_harmonic(best: _Best, tuned: Tuned, trial: Trial, points: Draws) -> _Best:
     """The harmonic integrator if it does better, with a metric of the draws that are not held out;
-    it is used with that of all.
+    it is used with that of all. As that knows the draws which it is tried at, nothing else is
+    estimated where even so it does no better.
     """
     tuned = tuned.replace(integrator="harmonic")
     if trial.spectrum is None:
         return _longest(best, trial, points, ANGLES, 1.0, tuned)
+    of_all = tuned.replace(metric=centred_metric(trial.spectrum, FINE_DETAIL, trial.draws))
+    if _longest(best, trial, points, ANGLES, 1.0, of_all) is best:
+        return best
     seen, _ = trial.parts
     spectrum = estimate(seen.x, seen.grad, trial.settings.metric)
     fitted = tuned.replace(metric=centred_metric(spectrum, FINE_DETAIL, seen))
     found = _longest(best, trial, points, ANGLES, 1.0, fitted)
     if found is best:
         return best
-    metric = centred_metric(trial.spectrum, FINE_DETAIL, trial.draws)
-    return found._replace(tuned=found.tuned.replace(metric=metric))
+    return found._replace(tuned=found.tuned.replace(metric=of_all.metric))
 
 
 def _longest(

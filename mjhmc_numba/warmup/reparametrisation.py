@@ -14,13 +14,14 @@ by how they spread over the children (James and Stein 1961).
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from mjhmc_numba.coordinates import Reparametrisation
 from mjhmc_numba.coordinates.reparametrisation import features
-from mjhmc_numba.warmup.metric import diagonal
+from mjhmc_numba.warmup.metric import scales
 
 __all__ = ["BLOCK", "ROUNDS", "TRIAL_ROUNDS", "Parents", "fit", "in_coordinates"]
 
@@ -79,16 +80,16 @@ def fit(
     knots = _knots(x[:, scale_parents])
     values, features_ = x[:, location_parents], features(x[:, scale_parents], knots)
     by_parent, by_feature = _Basis(values), _Basis(features_)
-    by_both = _Basis(np.column_stack([values, features_]))
+    by_both = _Basis(np.column_stack([values, features_])) if parents.location else by_feature
     log_scale = _first_log_scale(r, g, by_feature.F)
     is_zero = parents.fixed_location and not parents.location
-    place = _Place(by_parent.F, by_both.F, np.full(children.size, is_zero))
+    place = _Place(by_parent, by_both, np.full(children.size, is_zero))
     for _ in range(rounds):
         where = place.fit(r, g, by_feature.F @ log_scale.T)
         is_first = parents.fixed_location and not place.fixed.any()
         if is_first:
-            place.fix_nearest(by_parent)
-        scaled = _LogScale(r - where, g, by_feature.F, log_scale)
+            place.fix_nearest()
+        scaled = _LogScale(r - where, g, by_feature, log_scale)
         change = np.abs(scaled.coefficients - log_scale).max(initial=0.0)
         log_scale = scaled.coefficients
         if is_first:
@@ -112,7 +113,13 @@ def _knots(u: np.ndarray) -> np.ndarray:
     low, high = u.min(axis=0), u.max(axis=0)
     beyond = BEYOND * (high - low)
     width = np.maximum(BEND * u.std(axis=0), 1e-300)
-    return np.column_stack([low - beyond, np.median(u, axis=0), high + beyond, width])
+    return np.column_stack([low - beyond, _middle(u), high + beyond, width])
+
+
+def _middle(a: np.ndarray) -> np.ndarray:
+    """The median of each column; the upper one of two in the middle."""
+    k = len(a) // 2
+    return np.partition(a, k, axis=0)[k]
 
 
 class _Basis:
@@ -122,6 +129,16 @@ class _Basis:
         self.mean, self.sd = columns.mean(axis=0), np.maximum(columns.std(axis=0), 1e-300)
         self.F = np.column_stack([np.ones(len(columns)), (columns - self.mean) / self.sd])
 
+    @cached_property
+    def _pairs(self) -> np.ndarray:
+        n, p = self.F.shape
+        return (self.F[:, :, None] * self.F[:, None, :]).reshape(n, p * p)
+
+    def products(self, weights: np.ndarray) -> np.ndarray:
+        """(m, p, p): the mean of weight F F^T for each of the m columns of weights (n, m)."""
+        n, p = self.F.shape
+        return (weights.T @ self._pairs).reshape(-1, p, p) / n
+
     def raw(self, coefficients: np.ndarray) -> np.ndarray:
         """Those of the columns as they were."""
         raw = coefficients.copy()
@@ -130,25 +147,18 @@ class _Basis:
         return raw
 
 
-def _products(weights: np.ndarray, F: np.ndarray) -> np.ndarray:
-    """(m, p, p): the mean of weight F F^T for each of the m columns of weights."""
-    n, p = F.shape
-    pairs = (F[:, :, None] * F[:, None, :]).reshape(n, p * p)
-    return (weights.T @ pairs).reshape(-1, p, p) / n
-
-
 def _first_log_scale(x, grad, F) -> np.ndarray:
     """Least squares of -log |grad|, which varies as s does wherever the location is."""
     products = F.T @ F / len(F) + PULL * _but_first(F.shape[1])
     log_scale = np.linalg.solve(products, F.T @ -_log_size(grad) / len(F)).T
-    log_scale[:, 0] = np.log(diagonal(x, grad).scale)
+    log_scale[:, 0] = np.log(scales(x, grad))
     return log_scale
 
 
 def _log_size(a: np.ndarray) -> np.ndarray:
     """The logarithm of |a|, the smallest taken as a hundredth of their median."""
     size = np.abs(a)
-    return np.log(np.maximum(size, np.maximum(0.01 * np.median(size, axis=0), 1e-300)))
+    return np.log(np.maximum(size, np.maximum(0.01 * _middle(size), 1e-300)))
 
 
 def _noise(errors: np.ndarray, F: np.ndarray, curvature: np.ndarray) -> np.ndarray:
@@ -183,35 +193,37 @@ class _Place:
 
     Parameters
     ----------
-    M : (n, p) array
-        The basis of l.
-    B : (n, q) array
-        The basis of t.
+    by_parent : _Basis
+        That of l.
+    by_both : _Basis
+        That of t.
     fixed : (m,) array of bool
         Children whose location stays as it is, at first 0.
     """
 
-    def __init__(self, M: np.ndarray, B: np.ndarray, fixed: np.ndarray):
-        self.M, self.B, self.fixed = M, B, fixed
-        self.location = np.zeros((fixed.size, M.shape[1]))
-        self.shift = np.zeros((fixed.size, B.shape[1]))
+    def __init__(self, by_parent: _Basis, by_both: _Basis, fixed: np.ndarray):
+        self.by_parent, self.by_both, self.fixed = by_parent, by_both, fixed
+        self.location = np.zeros((fixed.size, by_parent.F.shape[1]))
+        self.shift = np.zeros((fixed.size, by_both.F.shape[1]))
 
     def fit(self, x: np.ndarray, grad: np.ndarray, s: np.ndarray) -> np.ndarray:
         """Fit both anew to children and gradients (n, m) with log scales s; returns l + e^s t."""
-        M, B, scale = self.M, self.B, np.exp(s)
-        wanted = x / scale + scale * grad
+        M, B, scale = self.by_parent.F, self.by_both.F, np.exp(s)
+        inverse = 1.0 / scale
+        wanted = x * inverse + scale * grad
         if not self.fixed.all():
-            fitted = self._fitted_location(wanted, s, scale)
+            fitted = self._fitted_location(wanted, s, inverse)
             self.location = np.where(self.fixed[:, None], self.location, fitted)
-        rest = wanted - (M @ self.location.T) / scale if self.location.any() else wanted
+        rest = wanted - (M @ self.location.T) * inverse if self.location.any() else wanted
         curvature = B.T @ B / len(x)
         self.shift = np.linalg.solve(curvature, B.T @ rest / len(x)).T
         noise = _noise(rest - B @ self.shift.T, B, curvature)
         self.shift = _shrunk(self.shift, noise)
         return M @ self.location.T + scale * (B @ self.shift.T)
 
-    def fix_nearest(self, by_parent: _Basis) -> None:
+    def fix_nearest(self) -> None:
         """From here on, children that depend on one parent by nearly 1 lie there exactly."""
+        by_parent = self.by_parent
         raw = by_parent.raw(self.location)[:, 1:]
         nearest = np.round(raw)
         self.fixed = (nearest.sum(axis=1) == 1) & (np.abs(nearest).sum(axis=1) == 1)
@@ -239,11 +251,15 @@ class _Place:
                 self.fixed = self.fixed | alike
                 self.location[alike & ~was_fixed] = place
 
-    def _fitted_location(self, wanted: np.ndarray, s: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        M, weights = self.M, scale**-2
-        rest = (wanted - self.B @ self.shift.T) / scale
-        curvature = _products(weights, M) * (1.0 + PULL * np.eye(M.shape[1]))
+    def _fitted_location(
+        self, wanted: np.ndarray, s: np.ndarray, inverse: np.ndarray
+    ) -> np.ndarray:
+        M, weights = self.by_parent.F, inverse * inverse
+        rest = (wanted - self.by_both.F @ self.shift.T) * inverse
+        curvature = self.by_parent.products(weights) * (1.0 + PULL * np.eye(M.shape[1]))
         location = np.linalg.solve(curvature, (rest.T @ M / len(s))[:, :, None])[:, :, 0]
+        if M.shape[1] == 1:  # a constant is not shrunk
+            return location
         rest -= weights * (M @ location.T)
         unit = np.exp(s.mean(axis=0))[:, None]
         return unit * _shrunk(location / unit, _noise(rest, M, curvature) / unit**2)
@@ -252,14 +268,14 @@ class _Place:
 class _LogScale:
     """Newton's method on the mean of (e^{-s} r)^2 + (e^s grad)^2, from given coefficients."""
 
-    def __init__(self, r, grad, F, coefficients):
-        self.F = F
+    def __init__(self, r: np.ndarray, grad: np.ndarray, basis: _Basis, coefficients: np.ndarray):
+        self.F = F = basis.F
         pull = PULL * _but_first(F.shape[1])
         for _ in range(NEWTON_STEPS):
             scale = np.exp(F @ coefficients.T)
             spread, steepness = (r / scale) ** 2, (scale * grad) ** 2
             self.errors = 2.0 * (steepness - spread)
-            self.curvature = 4.0 * _products(spread + steepness, F) + pull
+            self.curvature = 4.0 * basis.products(spread + steepness) + pull
             slope = self.errors.T @ F / len(F) + coefficients @ pull
             step = np.linalg.solve(self.curvature, slope[:, :, None])[:, :, 0]
             longest = np.abs(step).max(axis=1, keepdims=True)

@@ -20,6 +20,7 @@ from mjhmc_numba.warmup.metric import (
     diagonal,
     gradients,
     row_space,
+    scales,
     strong_space,
 )
 
@@ -135,7 +136,7 @@ def _covariance(moments: _Moments) -> tuple[np.ndarray, np.ndarray, float]:
     root, here, noise = vectors, moments, moments.distance
     for k in range(PASSES):
         if k:
-            level = float(np.median(values))
+            level = _middle(values)
             is_strong = np.abs(np.log(values / level)) > math.log(STRONG)
             guess = np.where(is_strong, values, level)
             root = (vectors * np.sqrt(guess)) @ vectors.T
@@ -161,6 +162,12 @@ def _covariance(moments: _Moments) -> tuple[np.ndarray, np.ndarray, float]:
     return values, vectors.T, edge
 
 
+def _middle(ascending: np.ndarray) -> float:
+    """The median."""
+    n = len(ascending)
+    return float(ascending[(n - 1) // 2] + ascending[n // 2]) / 2
+
+
 def spectrum(x: np.ndarray, grad: np.ndarray, *, only_strong: bool = False) -> Spectrum:
     """The covariance of the target, in the space that the diagonal scales.
 
@@ -174,7 +181,7 @@ def spectrum(x: np.ndarray, grad: np.ndarray, *, only_strong: bool = False) -> S
     only_strong : bool
         Look for the strongest directions alone, at a cost of n d each in place of d^3 for all.
     """
-    scale = diagonal(x, grad).scale
+    scale = scales(x, grad)
     if x.shape[1] > MANY_DIMENSIONS and len(x) > ENOUGH_DRAWS:  # cubic in the smaller of the two
         rows = np.linspace(0, len(x) - 1, ENOUGH_DRAWS).astype(int)
         x, grad = x[rows], grad[rows]
@@ -192,7 +199,7 @@ def spectrum(x: np.ndarray, grad: np.ndarray, *, only_strong: bool = False) -> S
     eigenvalues, directions, edge = _covariance(_Moments.of(z, q))
     if basis is not None:
         directions = directions @ basis
-    level = float(np.median(eigenvalues))
+    level = _middle(eigenvalues)
     return Spectrum(scale * math.sqrt(level), directions, eigenvalues / level, edge)
 
 

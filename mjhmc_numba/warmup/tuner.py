@@ -235,10 +235,13 @@ class Tuner:
         return tuned
 
     def _spectrum(self, draws: Draws) -> Spectrum | None:
-        """The target's covariance; None where the user gave the metric."""
+        """The target's covariance; None where the user gave the metric. Before the final window
+        the strongest directions will do.
+        """
         if self.settings.fixed_metric(self.ndim) is not None:
             return None
-        return estimate(draws.x, draws.grad, self.settings.metric)
+        is_last = self.is_done or self.plan[self.window].is_final
+        return estimate(draws.x, draws.grad, self.settings.metric, only_strong=not is_last)
 
     def _choose_integrator(self, process, tuned: Tuned, spectrum, draws: Draws) -> Tuned:
         settings, changes = self.settings, self.density_changes

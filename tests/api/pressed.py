@@ -2,15 +2,17 @@
 
     python -m tests.api.pressed standalone|pymc
 
-It says "begin", runs, and says what came of it; then it waits for a line.
+It says "begin", or "begin compiling", runs, and says what came of it; then it waits for a line.
 """
 
+import faulthandler
 import json
 import signal
 import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 from numba import njit
@@ -33,9 +35,13 @@ def new_density():
     return density
 
 
+def compiles(count):
+    return count % 5 == 1
+
+
 def standalone(count, keep_warmup, cores):
     """Compiles a density, now and then; warms up, draws, and looks at the draws."""
-    if count % 5 == 1:
+    if compiles(count):
         standalone.density = new_density()
     result = mj.sample(
         standalone.density,
@@ -62,7 +68,7 @@ def with_pymc(count, keep_warmup, cores):
     import mjhmc_numba.pymc
 
     with pm.Model():
-        x = pm.Normal("x", 0, 1 + count // 5, shape=50)
+        x = pm.Normal("x", 0, 1 + (count - 1) // 5, shape=50)
         pm.Deterministic("y", pm.math.exp(x))
         data = mjhmc_numba.pymc.sample(
             draws=6000,
@@ -77,6 +83,12 @@ def with_pymc(count, keep_warmup, cores):
     return arrays, data["posterior"]["x"].shape if "posterior" in data else [0, 0]
 
 
+def clocks():
+    """Now, CPU seconds of this process, and seconds that its main thread has waited for a CPU."""
+    waited = int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    return {"ended": time.monotonic(), "cpu": time.process_time(), "queued": waited}
+
+
 def wait_for_compilers():
     """One that was left to itself ends a `catch_warnings` of Numba's; that is the whole process's
     and would take the warnings of the next run.
@@ -89,31 +101,30 @@ def wait_for_compilers():
 def main():
     """Run until there is no further line."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    faulthandler.register(signal.SIGUSR1)  # says where all threads are
     run = {"standalone": standalone, "pymc": with_pymc}[sys.argv[1]]
     if run is with_pymc:
         import mjhmc_numba.pymc  # noqa: F401 (an import that is interrupted leaves half a module)
     count = 0
     while True:
         count += 1
-        report, ended, cpu = {}, None, 0.0
+        report, ended = {}, {}
         wait_for_compilers()
         try:
-            print("begin", flush=True)
+            print("begin compiling" if compiles(count) else "begin", flush=True)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 try:
                     arrays, shape = run(count, count % 2 == 0, cores=1 + count % 2)
                 finally:
-                    ended, cpu = time.monotonic(), time.process_time()
+                    ended = clocks()
             said = [str(w.message) for w in caught if "Interrupted" in str(w.message)]
             finite = all(np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
             report = {"shape": list(shape), "finite": finite, "said": said}
         except KeyboardInterrupt:
             report = {"raised": True}
         try:
-            if ended is None:
-                ended, cpu = time.monotonic(), time.process_time()
-            print(json.dumps(report | {"ended": ended, "cpu": cpu}), flush=True)
+            print(json.dumps(report | (ended or clocks())), flush=True)
             if not sys.stdin.readline():
                 return
         except KeyboardInterrupt:

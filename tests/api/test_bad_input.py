@@ -48,6 +48,12 @@ def test_a_start_that_is_not_finite_is_named():
         mj.sample(log_gamma, [0.0, math.nan], names=["wind", "tide"], **SHORT)
 
 
+@pytest.mark.parametrize("far", [1e76, -1e150])
+def test_a_start_whose_squares_of_squares_are_not_finite_is_named(far):
+    with pytest.raises(mj.InitialPointError, match="too far away: tide is"):
+        mj.sample(targets.standard_normal(2), [0.0, far], names=["wind", "tide"], **SHORT)
+
+
 def test_random_starts_that_all_fail_say_how_many_were_tried_and_what_to_do():
     @njit
     def nowhere(x, grad):

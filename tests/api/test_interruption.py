@@ -1,9 +1,11 @@
 """Ctrl-C ends a run at once and keeps what there is."""
 
 import textwrap
+import threading
 
 import pytest
 
+from mjhmc_numba import interruption
 from mjhmc_numba.stats import longest_rectangle
 from tests.new_process import report_of
 
@@ -122,3 +124,21 @@ def test_a_warm_up_that_is_not_kept_leaves_the_interrupt():
     report = run_script("report = interrupted(10, tune=10**6, chains=2)")
     assert report["raised"]
     assert report["seconds"] < 5
+
+
+def test_threads_that_end_with_the_process_are_noted_from_many_runs_at_once(monkeypatch):
+    noted = {}
+    monkeypatch.setattr(interruption, "_ending", noted)
+
+    class Overtaken(threading.Thread):
+        """Another run begins while this thread is looked at."""
+
+        def is_alive(self):
+            noted.setdefault(threading.Thread(), print)
+            return True
+
+    first, last = Overtaken(), threading.Thread()
+    for thread in (first, last):
+        interruption.end_with_process(thread, print)
+    assert first in noted
+    assert last in noted

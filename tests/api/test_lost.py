@@ -7,8 +7,9 @@ import pytest
 import mjhmc_numba as mj
 from mjhmc_numba.density import as_target
 from mjhmc_numba.initial import Region
-from mjhmc_numba.run import ChainOutput, ChainTask
+from mjhmc_numba.run import ChainOutput, ChainTask, lost
 from mjhmc_numba.run.lost import lost_chains
+from mjhmc_numba.run.memory import forget
 from mjhmc_numba.settings import Settings
 from mjhmc_numba.stats import Rows
 from mjhmc_numba.tuned import Starts
@@ -109,9 +110,40 @@ def test_chains_stay_where_the_user_has_said_how_they_run(options):
     assert lost_chains([task(**options), task(**options)], outputs) == {}
 
 
+def test_the_others_are_kept_whole_where_it_is_cut_short(monkeypatch):
+    usual, calls = lost.run_chains, []
+
+    def cut(tasks, *, on_start, **how):
+        calls.append(len(tasks))
+
+        def start(runs):
+            on_start(runs)
+            for one in runs if len(calls) == 2 else ():
+                one.abort()
+
+        return usual(tasks, on_start=start, **how)
+
+    monkeypatch.setattr(lost, "run_chains", cut)
+    with pytest.warns(mj.SamplingWarning) as told:
+        result = run()
+    assert any("Interrupted: 100 draws, of 2 chains" in str(one.message) for one in told)
+    assert calls == [3, 1]
+    assert result.chains == [1, 2]
+    assert result.draws.shape == (2, 100, 2)
+    assert np.abs(result.draws).max() < 10
+
+
 def test_chains_go_on_after_it():
     with pytest.warns(mj.SamplingWarning):
         result = run()
     with pytest.warns(mj.SamplingWarning):
         longer = run(draws=150)
     np.testing.assert_array_equal(result.extend(50).draws, longer.draws)
+
+
+@pytest.mark.parametrize("n", [10, 100_000])
+def test_memory_is_given_back_of_what_is_written_anew_alone(n):
+    block = np.ones((3, n))
+    forget(block[1])
+    block[1] = 2.0
+    np.testing.assert_array_equal(block, np.array([[1.0], [2.0], [1.0]]) * np.ones((1, n)))

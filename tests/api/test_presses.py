@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -23,10 +24,17 @@ def cpu_seconds(pid):
     return time.clock_gettime((~pid << 3) | 2)  # CPUCLOCK_SCHED of Linux's clock ids
 
 
-def press_at_random(kind, presses, longest, seed):
+def queued_seconds(pid):
+    """That the main thread of another process has waited for a processor, while it could run."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def press_at_random(kind, presses, longest, seed, look_after=None):
     """What became of runs that were interrupted after up to `longest` seconds.
 
-    Without `longest`, moments are spread over a whole run, as long as one that is left alone.
+    Without `longest`, moments are spread over a whole run, as long as one that is left alone: that
+    compiles, for those that do. With `look_after`, what all threads are at so many seconds after a
+    press is written to stderr.
     """
     rng, reports = random.Random(seed), []
     with subprocess.Popen(
@@ -34,7 +42,7 @@ def press_at_random(kind, presses, longest, seed):
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if look_after is None else None,
         text=True,
     ) as process:
 
@@ -46,8 +54,8 @@ def press_at_random(kind, presses, longest, seed):
             return line
 
         def begin():
-            line_that(lambda line: line == "begin\n")
-            return time.monotonic()
+            line = line_that(lambda line: line.startswith("begin"))
+            return line.strip(), time.monotonic()
 
         def end():
             report = json.loads(line_that(lambda line: line.startswith("{")))
@@ -56,19 +64,25 @@ def press_at_random(kind, presses, longest, seed):
             process.stdin.flush()
             return report
 
-        if longest is None:
-            for _ in range(2):  # the first compiles what later runs find
-                began = begin()
-                longest = end()["ended"] - began
+        lengths = {}
+        for _ in range(2 if longest is None else 0):  # the first compiles what later runs find
+            kind, began = begin()
+            lengths[kind] = end()["ended"] - began
         for _ in range(presses):
-            begin()
-            moment = rng.uniform(0, longest)
+            kind, _ = begin()
+            moment = rng.uniform(0, lengths.get(kind, longest))
             time.sleep(moment)
-            pressed, cpu = time.monotonic(), cpu_seconds(process.pid)
+            cpu, queued = cpu_seconds(process.pid), queued_seconds(process.pid)
+            pressed = time.monotonic()
             process.send_signal(signal.SIGINT)
+            looks = threading.Timer(look_after or 0.0, process.send_signal, [signal.SIGUSR1])
+            if look_after is not None:
+                looks.start()
             report = end()
+            looks.cancel()
             late = {"seconds": report["ended"] - pressed, "cpu": report["cpu"] - cpu}
-            reports.append(report | late | {"moment": moment, "longest": longest})
+            late["queued"] = report["queued"] - queued
+            reports.append(report | late | {"compiles": kind != "begin", "moment": moment})
         process.stdin.close()
         assert process.wait(60) == 0
     return reports

@@ -75,6 +75,27 @@ def test_the_page_has_a_row_for_each_model_and_says_what_is_not_met(program, tmp
     text = page.read_text()
     assert "2 models (2 of posteriors, 0 of case_studies, 0 of gallery), 2 seeds each" in text
     assert "brings next to nothing on: rough." in text
+    assert "Not measured yet: " in text
+    assert "stoch_vol_sp500" in text
     assert "met by 1 of 2 models; not by rough." in text
     assert text.count("| quick |") == 3
     assert "5.0e+06" in text
+
+
+def test_gains_and_times_are_measured_again_and_errors_stay(program, tmp_path, monkeypatch):
+    row = dict.fromkeys(program.COLUMNS, 1.0) | {"notes": "", "seeds": 2, "reference": "exact"}
+    row |= {"folder": "posteriors", "model": "earn_height"}
+    path = tmp_path / "estimates.csv"
+    program.append_row(path, program.COLUMNS, row)
+    program.append_row(path, program.COLUMNS, row | {"model": "other"})
+    rng = np.random.default_rng(3)
+    runs = [run_of(program, rng, 1e-3, 1e-2) for _ in range(2)]
+    monkeypatch.setattr(program, "own_runs", lambda model, names, seeds: (None, runs))
+    with pytest.raises(SystemExit, match="was measured with 2 seeds"):
+        program.measure_times(program.problems.POSTERIORS, "earn_height", [1], path)
+    program.measure_times(program.problems.POSTERIORS, "earn_height", [1, 2], path)
+    again, other = program.read_rows(path)
+    assert float(again["time_share"]) == pytest.approx(0.05)
+    assert float(again["gain"]) == pytest.approx(100.0)
+    assert again["sharp_median"] == again["nutpie_seconds"] == "1"
+    assert set(other.values()) == {"", "1", "2", "exact", "posteriors", "other"}

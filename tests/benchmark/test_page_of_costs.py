@@ -78,6 +78,11 @@ def test_runs_that_were_given_up_do_not_count(page):
     )
 
 
+def test_rows_of_nuts_are_no_part_of_the_page(page):
+    rows = [row("a", "mjhmc", load="1"), row("a", "nutpie", load="1")]
+    assert page.per_second_text([*rows, row("a", "nuts", load="9")]) == page.per_second_text(rows)
+
+
 def test_an_r_hat_that_nutpie_has_and_we_have_not_is_named(page):
     rows = [row("a", "mjhmc", 1, r_hat=1.02), row("a", "mjhmc", 2), row("a", "nutpie")]
     rows += [row("b", "mjhmc", r_hat=1.02), row("b", "nutpie", r_hat=1.03)]

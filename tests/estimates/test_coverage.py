@@ -12,16 +12,18 @@ def coverage(name, seeds, replications, draws):
     replications have independent draws, half those of chains that stay with probability 0.5.
     """
     target = TARGETS[name]()
-    covered = []
+    covered, refused = [], []
     for k in range(replications):
         rng = np.random.default_rng(seeds(70, k))
         x, g = exact_chains(target, rng, 4, draws, stay=0.5 * (k % 2))
         found = estimate(x, g)
         mean = np.abs(found.mean - target.mean) < 1.96 * found.mcse_mean
         sd = np.abs(found.sd - np.sqrt(target.variance)) < 1.96 * found.mcse_sd
-        # An error that is refused claims nothing; few may be.
-        assert np.isnan(found.mcse_sd).mean() <= 0.34
         covered.append([mean.mean(), sd[np.isfinite(found.mcse_sd)].mean()])
+        refused.append(np.isnan(found.mcse_sd).mean())
+    # An error that is refused claims nothing; few may be (of 200 replications at most 1 in 200 of
+    # all deviations, over 2 seeds; once the heavier of the banana's two).
+    assert np.mean(refused) <= 0.02
     return np.mean(covered)
 
 

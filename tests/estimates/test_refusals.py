@@ -106,7 +106,7 @@ def test_a_bound_on_the_z_score_refuses_what_the_score_itself_does(seeds):
     error, _ = standard_error(values)
     exact = np.abs(values.mean(axis=(0, 1))) / error
     for limit in (2.0, 6.0):
-        found = checks._z(values, limit)
+        found = checks.z_scores(values, limit)
         np.testing.assert_array_equal(found > limit, exact > limit)
         assert 0 < (exact > limit).sum() < 60
         np.testing.assert_allclose(found[found > limit], exact[exact > limit])

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+from pymc.sampling import mcmc
 from pymc.step_methods.compound import CompoundStep
 
 from mjhmc_numba.pymc import MJHMC
@@ -14,6 +15,8 @@ OTHERS_WARN = [
     # Python 3.12 on a fork in a process with threads, such as those of the progress bars.
     pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning"),
 ]
+# Whose STEP_METHODS `pm.sample` assigns from: the module's in PyMC 6, the package's in PyMC 5.
+OWNER_OF_LIST = mcmc if "STEP_METHODS" in vars(mcmc) else pm
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 SMALL = {"draws": 25, "tune": 40, "chains": 3, "random_seed": 11} | QUIET
 FIXED = {"step_size": 0.5, "num_steps": 1, "refresh_rate": 0.25, "draw_interval": 2.0}

@@ -38,7 +38,7 @@ def comparison(model):
     return compare(model, ("mjhmc", "nuts"), **SIZE)
 
 
-def test_the_table_has_a_row_a_sampler_and_every_number_is_finite(comparison):
+def test_the_table_has_a_row_per_sampler_and_every_number_is_finite(comparison):
     table = comparison.table
     assert list(table.index) == ["mjhmc", "nuts"]
     assert np.isfinite(table.drop(columns="mean_difference").to_numpy(dtype=float)).all()

@@ -17,7 +17,7 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc import arguments, step
 from mjhmc_numba.pymc.errors import OtherMethodError, UnknownVariableError
 from tests.integrations import models
-from tests.integrations.chains import OTHERS_WARN
+from tests.integrations.chains import OTHERS_WARN, OWNER_OF_LIST
 
 pytestmark = [
     *OTHERS_WARN,
@@ -261,14 +261,19 @@ class Claiming(Metropolis):
         return Competence.IDEAL if var.name == "own" else Competence.INCOMPATIBLE
 
 
-@pytest.fixture
-def claimed():
-    STEP_METHODS.append(Claiming)
+@pytest.fixture(params=["in PyMC's list", "in another list in its place"])
+def claimed(request, monkeypatch):
+    """Packages announce their methods in one way or the other."""
+    if request.param == "in PyMC's list":
+        STEP_METHODS.append(Claiming)
+    else:
+        monkeypatch.setattr(OWNER_OF_LIST, "STEP_METHODS", [*STEP_METHODS, Claiming])
     with pm.Model() as model:
         own = pm.Normal("own")
         pm.Normal("y", own, pm.HalfNormal("s"), observed=[1.0, 2.0])
     yield model
-    STEP_METHODS.remove(Claiming)
+    if Claiming in STEP_METHODS:
+        STEP_METHODS.remove(Claiming)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=["native", "callback"])

@@ -245,6 +245,12 @@ def test_a_record_needs_poisson_time_and_known_variables(compiled):
         compiled.sample(jumps=["x", "y"])
 
 
+@pytest.mark.parametrize("jumps", [3, None, [], [1], {"x": 1}])
+def test_what_names_no_variable_is_refused_before_sampling(compiled, jumps):
+    with pytest.raises(SettingsError, match="jumps is True, False, or names of variables"):
+        compiled.sample(jumps=jumps)
+
+
 @pytest.mark.parametrize("name", ["event", "holding_time", "jump"])
 def test_a_variable_with_a_name_of_the_record_is_refused_before_sampling(name):
     with pm.Model(coords={name: [0, 1]} if name == "jump" else None) as model:

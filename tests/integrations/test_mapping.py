@@ -87,7 +87,7 @@ def test_a_data_set_has_the_same_draws_whoever_comes_after_it(compiled, datasets
 
 
 def test_what_looks_poor_is_warmed_up_by_itself(compiled, datasets, monkeypatch):
-    monkeypatch.setattr(mapping, "LARGEST_R_HAT", 0.0)
+    monkeypatch.setattr(mapping, "LARGEST_R_HAT_OF_MAP", 0.0)
     names = list(datasets)[:3]
     again = compiled.map({name: datasets[name] for name in names}, **RUN)
     assert again.sample_stats["has_own_warmup"].values.tolist() == [1, 1, 1]
@@ -121,6 +121,13 @@ def test_a_right_model_is_calibrated_and_the_log_density_too(calibrated):
     axes = result.plot()
     assert axes.get_ylabel() == "ECDF - uniform"
     mpl.pyplot.close("all")
+
+
+def test_where_there_are_fewer_draws_than_percentiles_all_of_them_are_ranked(compiled):
+    few = mp.sbc(compiled, **SBC | {"simulations": 3, "draws": 20})
+    assert few.levels == 20
+    with pytest.raises(ModelError, match=r"from 1 to draws \(20\), not 21"):
+        mp.sbc(compiled, **SBC | {"simulations": 3, "draws": 20}, levels=21)
 
 
 def test_a_wrong_posterior_is_noticed(calibrated):

@@ -1,6 +1,9 @@
 """What is stored beside the draws, and the energy, mean the same on both paths and in files."""
 
+import json
+
 import arviz
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytest
@@ -8,6 +11,7 @@ import xarray
 from pymc.exceptions import SamplingError
 
 import mjhmc_numba.pymc as mp
+from mjhmc_numba.plots import plot_reparametrisation
 from mjhmc_numba.pymc import errors
 from tests.integrations import models
 from tests.integrations.chains import OTHERS_WARN, QUIET
@@ -50,10 +54,27 @@ def test_the_step_leaves_the_marks_of_the_native_path(native, stepwise, group):
         for name, value in MARKS.items():
             assert same(attributes[name], value), name
         assert attributes["sampling_time"] > 0
-    for name in ("integrator", "step_size", "num_steps", "refresh_rate", "draw_interval"):
+    tuned = ("integrator", "step_size", "num_steps", "refresh_rate", "draw_interval")
+    for name in (*tuned, "warmup_gradients"):
         assert same(ours[name], theirs[name]), name
-    # The native path also counts the gradient at the start.
-    assert np.allclose(ours["warmup_gradients"], theirs["warmup_gradients"], atol=2)
+
+
+def test_the_step_tells_what_was_reparametrised_as_the_native_path_does(native, stepwise):
+    ours, theirs = native["sample_stats"].attrs, stepwise["sample_stats"].attrs
+    for name in ("reparametrisation", "exact_reparametrisation"):
+        assert theirs[name] == ours[name], name
+    found = json.loads(theirs["reparametrisation"])
+    assert [chain["scale_parents"] for chain in found] == [["v"], ["v"]]
+
+
+def test_the_plot_of_the_reparametrisation_is_that_of_either_path(native, stepwise):
+    shown = []
+    for data in (native, stepwise):
+        axes = np.ravel(plot_reparametrisation(data, show=False))
+        shown.append([np.asarray(ax.images[0].get_array()).tolist() for ax in axes])
+        plt.close("all")
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == HOW["chains"]
 
 
 def test_draws_of_other_steps_are_not_marked(stepwise):

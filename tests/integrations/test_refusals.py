@@ -15,6 +15,11 @@ CASES = [
     ({"initvals": {"zz": 1.0}}, UnknownVariableError, "zz"),
     ({"initvals": {"x": np.zeros(5)}}, InitialPointError, "initvals"),
     ({"initvals": {"x": np.full(2, np.nan)}}, InitialPointError, "nan"),
+    (
+        {"initvals": {"x": np.array([0.0, 1e150])}},
+        InitialPointError,
+        r"too far away: x\[1\] is 1e\+150",
+    ),
     ({"initvals": {"x": "a"}}, InitialPointError, "initvals"),
     ({"initvals": {"x": np.array([1j, 0.0])}}, InitialPointError, "initvals"),
     ({"initvals": {"x": object()}}, InitialPointError, "initvals"),

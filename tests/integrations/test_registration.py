@@ -15,7 +15,7 @@ from mjhmc_numba.errors import SettingsError
 from mjhmc_numba.pymc.packaging import answer_arguments
 from mjhmc_numba.settings import Settings
 from tests.integrations import models
-from tests.integrations.chains import FIXED, OTHERS_WARN, QUIET
+from tests.integrations.chains import FIXED, OTHERS_WARN, OWNER_OF_LIST, QUIET
 
 pytestmark = OTHERS_WARN
 
@@ -113,6 +113,25 @@ def test_other_variables_keep_their_steps():
     assert chosen.pop("mjhmc") == ["a", "b"]
     assert sorted(name for names in chosen.values() for name in names) == ["k", "z"]
     assert {"a", "b", "k", "z"} <= set(data["posterior"].data_vars)
+
+
+def test_the_list_may_be_another_than_that_which_pymc_made(monkeypatch):
+    """pymc-bart puts one of its own in the place of PyMC 5's."""
+    model, theirs = models.gaussian(), list(STEP_METHODS)
+    monkeypatch.setattr(OWNER_OF_LIST, "STEP_METHODS", theirs)
+    with model, mp.register():
+        data = pm.sample(**SHORT)
+    assert "n_L" in data["sample_stats"]
+    assert theirs == STEP_METHODS
+
+
+def test_a_list_that_is_put_in_place_of_pymcs_meanwhile_is_cleared_too(monkeypatch):
+    before = list(STEP_METHODS)
+    with mp.register():
+        theirs = [*STEP_METHODS, pm.Metropolis]
+        monkeypatch.setattr(OWNER_OF_LIST, "STEP_METHODS", theirs)
+    assert theirs == [*before, pm.Metropolis]
+    assert before == STEP_METHODS
 
 
 def test_registrations_may_be_nested_and_undone_in_any_order():

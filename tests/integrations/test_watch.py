@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mjhmc_numba.diagnostics import chain_findings
-from mjhmc_numba.diagnostics.looks import ALL_DIMENSIONS, FIRST_LOOK, FIRST_NUMBERS, LOOK
+from mjhmc_numba.diagnostics.looks import ALL_DIMENSIONS, FIRST_LOOK, FIRST_NUMBERS, SECOND_LOOK
 from mjhmc_numba.diagnostics.rules import STUCK_STAY
 from mjhmc_numba.kernel.layout import STAT_NAMES
 from mjhmc_numba.pymc.watch import Watch
@@ -91,8 +91,8 @@ def test_it_keeps_few_numbers_however_long_the_chain(seeds):
     watched(watch, chain(np.full(100, 0.1), ALL_DIMENSIONS, seeds(5)))
     assert len(watch.kept) == ALL_DIMENSIONS
     assert 16 <= watch.kept[0].size <= 32
-    watched(watch, chain(np.full(100, 0.1), 20 * LOOK, seeds(5, 1)))
-    assert LOOK / 2 <= len(watch.kept) <= LOOK
+    watched(watch, chain(np.full(100, 0.1), 20 * SECOND_LOOK, seeds(5, 1)))
+    assert SECOND_LOOK / 2 <= len(watch.kept) <= SECOND_LOOK
     wide = new_watch(FIRST_NUMBERS // 60)
     watched(wide, np.random.default_rng(seeds(5, 2)).normal(size=(60, FIRST_NUMBERS // 60)))
     assert wide.kept[0].size <= 32
@@ -100,12 +100,12 @@ def test_it_keeps_few_numbers_however_long_the_chain(seeds):
 
 def test_late_looks_see_all_draws(seeds):
     """Every other draw of a long chain says as much of what is slow."""
-    draws = chain(np.where(np.arange(NDIM) == 3, 0.6, 0.1), 8 * LOOK, seeds(7))
-    draws[4 * LOOK + 1 :, 3] += 20.0
+    draws = chain(np.where(np.arange(NDIM) == 3, 0.6, 0.1), 8 * SECOND_LOOK, seeds(7))
+    draws[4 * SECOND_LOOK + 1 :, 3] += 20.0
     told = watched(new_watch(), draws)
-    assert list(told) == [8 * LOOK]
-    assert f"first {8 * LOOK} draws" in told[8 * LOOK]
-    assert "x[3]" in told[8 * LOOK]
+    assert list(told) == [8 * SECOND_LOOK]
+    assert f"first {8 * SECOND_LOOK} draws" in told[8 * SECOND_LOOK]
+    assert "x[3]" in told[8 * SECOND_LOOK]
 
 
 def test_what_is_found_waits_if_something_else_has_to_be_told(seeds):
@@ -118,7 +118,7 @@ def test_what_is_found_waits_if_something_else_has_to_be_told(seeds):
 
 def test_a_chain_that_is_not_fast_is_rarely_told_of(seeds):
     """A ninth of its draws would do; that of the slowest of 100 dimensions looks like less."""
-    draws = [chain(np.full(100, 0.8), LOOK, seeds(9, k)) for k in range(40)]
+    draws = [chain(np.full(100, 0.8), SECOND_LOOK, seeds(9, k)) for k in range(40)]
     assert sum(bool(watched(new_watch(100), x)) for x in draws) <= 6
 
 

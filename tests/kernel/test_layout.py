@@ -12,7 +12,15 @@ from mjhmc_numba.kernel import layout
 from mjhmc_numba.kernel.compilation import kernel_jit
 from mjhmc_numba.kernel.layout import ARRAYS, SIZES, STAT_NAMES, row_of, vector_of
 from mjhmc_numba.process import Process
-from tests.kernel.processes import low_rank_metric, run, settings, skewed_target, started, tuned
+from tests.kernel.processes import (
+    low_rank_metric,
+    run,
+    settings,
+    skewed_target,
+    started,
+    tuned,
+    words,
+)
 from tests.reparametrisations import random_reparametrisation
 
 NDIM = 11  # no multiple of a cache line
@@ -132,6 +140,17 @@ def test_a_position_of_another_length_is_refused_and_nothing_is_overwritten(x):
     np.testing.assert_array_equal(process.rungs, before)
 
 
+@pytest.mark.parametrize("part", ["x", "grad", "logp"])
+def test_draws_are_probed_with_as_many_gradients_and_log_densities(part):
+    process = process_with()
+    x, grad, logp, coordinates = process.here
+    three = {"x": np.tile(x, (3, 1)), "grad": np.tile(grad, (3, 1)), "logp": np.full(3, logp)}
+    draws = Draws(three["x"], three["grad"], three["logp"], coordinates)
+    assert process.probe(draws, "leapfrog", 0.1)[0].shape == (3,)
+    with pytest.raises(ValueError, match="shape"):
+        process.probe(draws._replace(**{part: three[part][:1]}), "leapfrog", 0.1)
+
+
 def test_a_draw_of_other_coordinates_is_not_probed():
     process = process_with()
     with pytest.raises(ValueError, match="coordinates"):
@@ -190,6 +209,7 @@ REMADE = {
     "_connected",
     "_sizes",
     "_divergence_x",
+    "_made_with",
 }
 
 
@@ -205,6 +225,42 @@ def test_a_resumed_process_makes_the_same_draws():
     assert all(other[name] == process[name] for name in layout.RESUMABLE)
     for one, two in zip(run(process, 10), run(other, 10), strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("parents", [0, 2])
+def test_a_process_that_begins_again_is_as_newly_made(parents):
+    other = random_reparametrisation(NDIM, location_parents=2, scale_parents=3) if parents else None
+    target, how = skewed_target(NDIM), settings(clock="poisson")
+    values = tuned(NDIM, metric=low_rank_metric(NDIM), reparametrisation=other)
+    used, new = (started(target, how, values, seed) for seed in (1, 2))
+    run(used, 20)
+    assert used.begin_again(target, how, values, words(2))
+    used.start(np.zeros(NDIM))
+    for one, two in zip(run(used, 10), run(new, 10), strict=True):
+        np.testing.assert_array_equal(one, two)
+    one, two = used.snapshot(), new.snapshot()
+    assert one.numbers == two.numbers
+    np.testing.assert_array_equal(one.rungs, two.rungs)
+    np.testing.assert_array_equal(one.rng, two.rng)
+
+
+@pytest.mark.parametrize("change", ["target", "settings", "tuned", "metric", "kept"])
+def test_a_process_does_not_begin_again_as_another(change):
+    target, how, values = skewed_target(NDIM), settings(), tuned(NDIM)
+    process = started(target, how, values, 1)
+    if change == "metric":
+        process.configure(values.replace(metric=low_rank_metric(NDIM)))
+    if change == "kept":
+        process.keep_draws(5)
+    asked = {"target": target, "settings": how, "tuned": values, "rng": words(2)}
+    asked |= {"target": skewed_target(NDIM)} if change == "target" else {}
+    asked |= {"settings": settings()} if change == "settings" else {}
+    asked |= {"tuned": tuned(NDIM)} if change == "tuned" else {}
+    run(process, 3)
+    before = process.snapshot()
+    assert not process.begin_again(**asked)
+    assert process.snapshot().numbers == before.numbers
+    assert process.begin_again(target, how, values, words(2)) == (change not in ("metric", "kept"))
 
 
 def test_statistics_are_written_to_the_columns_of_their_names():

@@ -337,7 +337,7 @@ MUTANTS = (
         "kernel/chain.py",
         "errors[k], gains[k] = math.inf, -math.inf",
         "errors[k], gains[k] = 0.0, 0.0",
-        INTEGRATORS,
+        FAULTS,
     ),
     Mutant(
         "a new metric keeps the old clocks",

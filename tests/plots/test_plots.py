@@ -206,7 +206,9 @@ def test_variables_are_chosen_as_arviz_chooses_them(funnel):
         plots.plot_autocorr(data, "w")
 
 
-def test_a_missing_matplotlib_says_what_to_install(funnel, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'mjhmc_numba\[plots\]'"):
-        plots.plot_events(funnel)
+def test_a_missing_matplotlib_says_what_to_install(funnel, monkeypatch, tmp_path):
+    for module in ("matplotlib.pyplot", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for ask in (plots.plot_events, lambda result: result.report(tmp_path / "run.html")):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'mjhmc_numba\[plots\]'"):
+            ask(funnel)

@@ -12,12 +12,12 @@ import pytest
 import xarray
 
 import mjhmc_numba as mj
-from mjhmc_numba.results import groups_of
 from mjhmc_numba.stats import COLUMN, Rows
 from mjhmc_numba.storage import zarr_store
 from mjhmc_numba.storage.checkpoint import ChainFiles
 from mjhmc_numba.storage.stream import Thinned
 from mjhmc_numba.storage.zarr_store import ChainStore
+from mjhmc_numba.stored import groups_of
 from tests.api.densities import FIXED, log_gamma
 from tests.new_process import report_of
 from tests.same_bits import assert_same_stats

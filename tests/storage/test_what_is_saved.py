@@ -20,6 +20,7 @@ REMADE = {
     "last",
     "has_moved",  # seen from where the process is
     "block",  # of the call of the kernel that is under way
+    "spare",  # a process that is no longer used, for the next chain of this thread
     "tuned",  # of a chain that has ended; before that the process has it
     "saved",  # what is on the disk: read from there
     # Rows: pieces on the disk, or with the result that is extended.

@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -64,11 +65,14 @@ def main() -> int:
 
 
 def fetch(source: str, tag: str, target: Path) -> Path:
-    """A folder with PyMC's tests."""
-    if (Path(source) / "tests").is_dir():
-        return Path(source)
-    clone = ["git", "clone", "--quiet", "--depth", "1", "--branch", tag, source, str(target)]
-    subprocess.run(clone, check=True)
+    """A folder with PyMC's tests alone: its source would be imported in place of the installed."""
+    folder = Path(source)
+    if not (folder / "tests").is_dir():
+        folder = target.with_name("clone")
+        clone = ["git", "clone", "--quiet", "--depth", "1", "--branch", tag, source, str(folder)]
+        subprocess.run(clone, check=True)
+    shutil.copytree(folder / "tests", target / "tests")
+    shutil.copy(folder / "pyproject.toml", target)  # pytest's settings
     return target
 
 

@@ -289,7 +289,8 @@ def test_groups_that_the_data_pull_away_have_the_location_of_the_others(seeds, m
 
 
 def test_children_whose_scales_vary_otherwise_keep_their_locations():
-    place = reparametrisation_tuner._Place(np.ones((9, 2)), np.ones((9, 2)), np.zeros(6, bool))
+    basis = reparametrisation_tuner._Basis(np.ones((9, 1)))
+    place = reparametrisation_tuner._Place(basis, basis, np.zeros(6, bool))
     place.fixed[:2] = True
     place.location[:2] = [0.0, 1.0]
     place.fix_alike(np.array([[0.0, slope] for slope in (1.0, 0.9, 0.7, 0.3, 0.0, -1.1)]))
@@ -299,7 +300,8 @@ def test_children_whose_scales_vary_otherwise_keep_their_locations():
 
 
 def test_of_children_that_are_alike_most_must_be_fixed():
-    place = reparametrisation_tuner._Place(np.ones((9, 2)), np.ones((9, 2)), np.zeros(4, bool))
+    basis = reparametrisation_tuner._Basis(np.ones((9, 1)))
+    place = reparametrisation_tuner._Place(basis, basis, np.zeros(4, bool))
     place.fixed[:2] = True
     place.location[:2] = [0.0, 1.0]
     place.fix_alike(np.ones((4, 2)))

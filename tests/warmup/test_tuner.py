@@ -195,22 +195,37 @@ def probes_of(monkeypatch):
     return asked
 
 
+def harmonic_probes(monkeypatch, shape, seed):
+    """Those of a warm-up on a target that is nearer to a Gaussian the larger its shape is: points
+    and the metric they were tried with; and the process and its tuner.
+    """
+    asked = probes_of(monkeypatch)
+    target = as_target(targets.log_gamma([shape, 2 * shape], 2))
+    process, tuner = warm_up(target, Settings(), 300, seed)
+    assert {integrator for integrator, _, _ in asked} == {"leapfrog", "two_stage", "harmonic"}
+    asked = [(points, metric) for integrator, points, metric in asked if integrator == "harmonic"]
+    return asked, process, tuner
+
+
 def test_the_harmonic_integrator_is_tried_from_draws_that_its_metric_was_not_made_from(
     monkeypatch, seeds
 ):
-    asked, draws = probes_of(monkeypatch), []
-    target = as_target(targets.log_gamma([1.0, 4.0], 2))
-    process, tuner = warm_up(
-        target, Settings(), 300, seeds(128), watch=lambda p: draws.append(p.x.copy())
-    )
-    assert {integrator for integrator, _, _ in asked} == {"leapfrog", "two_stage", "harmonic"}
+    asked, process, tuner = harmonic_probes(monkeypatch, 60.0, seeds(128))
+    assert process.tuned.integrator == "harmonic"
     seen = tuner.history.newest(300).x[: -tuner.plan[-1].draws]
-    _, points, metric = next(one for one in asked if one[0] == "harmonic")
+    points, metric = asked[-1]
     newest = seen[-len(seen) // 3 - 1 :]
     for x in points.x:
         assert np.abs(newest - x).max(axis=1).min() < 1e-12
     assert len(points.x) >= 10
     assert not np.allclose(metric.covariance(), process.tuned.metric.covariance(), rtol=1e-6)
+
+
+def test_a_metric_that_knows_the_draws_must_do_better_first(monkeypatch, seeds):
+    """Another one takes time to estimate, and would do worse."""
+    asked, process, _ = harmonic_probes(monkeypatch, 1.0, seeds(128))
+    assert process.tuned.integrator != "harmonic"
+    assert len({id(metric) for _, metric in asked}) == 1
 
 
 def test_integrators_are_tried_on_the_density_as_it_is_now_in_coordinates_that_were_given(
