@@ -30,7 +30,7 @@ fewer gradients.""",
     "compilers": """The same chains with the kernel as we compile it, in one piece, and as
 Numba does by itself (`MJHMC_NUMBA_DEFER=0`), each over the bare call of the density in the same
 process: two processes, asked in turn. Ratio of ours to Numba's: median over the rounds, and its
-quartiles.""",
+quartiles; at a load of 15 to 20.""",
     "threads": """## Two chains on two cores
 
 Wall time of two chains on two cores over that of the two in sequence, and the same for two bare
@@ -69,7 +69,8 @@ the chains begin (NUTS does not tell), in fresh processes with caches of their o
 nothing was ever compiled; "new": the sampler has compiled two other models before; "again": the
 same script has run before. The samplers take turns at each occasion. Where the load exceeds the
 number of cores, wall seconds are longer by as much. A run ends with as many draws of each sampler,
-not with as many effective ones.
+not with as many effective ones. The rows of best, golf_angle_distance and rugby are older: one
+sampler after the other and without NUTS.
 
 In a first run the kernel takes 5 to 6 CPU seconds. It was tried to leave out the passes over single
 functions by which Numba prepares the optimisation of the whole: 5.1 instead of 5.6 CPU seconds
