@@ -72,9 +72,9 @@ def run_with_lost(
     _, found, interrupted = run_chains(
         again,
         rooms=rooms,
-        progress=merged,
+        progress=merged,  # type: ignore[arg-type]
         on_start=note_again,
-        **how,  # type: ignore[arg-type]
+        **how,
     )
     told = [_told(tasks, outputs, k, best) for k, best in lost.items()]
     for k, output in zip(lost, found, strict=True):
