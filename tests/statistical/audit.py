@@ -49,7 +49,8 @@ def run(done, options):
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
         if ended.returncode not in (0, 1, 5) or not out.exists():
-            raise RuntimeError(ended.stdout[-5000:] + ended.stderr[-5000:])
+            said = ended.stdout[-5000:] + ended.stderr[-5000:]
+            raise RuntimeError(f"pytest ended with {ended.returncode}: {said}")
         return json.loads(out.read_text())
 
 
