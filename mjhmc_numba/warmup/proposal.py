@@ -145,6 +145,8 @@ def fit(
         return None
     w = logp + 0.5 * np.sum(metric.whiten(centred) ** 2, axis=1)
     inverse = np.exp(-np.maximum(np.sort(w - w.mean()), -500.0))
+    if not inverse.any():  # far out: all of w are above their mean, as rounding has made it
+        return None
     # Draws are of pi, proposals of q = pi e^-w: acceptance is E min(e^-w, e^-w') / E e^-w over
     # pairs of draws; in this order each is the smaller one of the pairs with all before it.
     pairs = np.arange(n) / (0.5 * n * (n - 1))

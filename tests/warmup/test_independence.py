@@ -51,6 +51,13 @@ def test_too_few_draws_or_draws_in_a_plane_tell_nothing(seeds):
     assert gaussian.fit(x, np.zeros(400), diagonal=True) is None
 
 
+def test_log_densities_whose_mean_rounds_to_less_than_all_of_them_tell_nothing(seeds):
+    x = np.random.default_rng(seeds(176)).normal(size=(100, 2))
+    logp = np.full(100, 1e60)
+    assert (logp > logp.mean()).all()
+    assert gaussian.fit(x, logp) is None
+
+
 def test_a_diagonal_proposal_leaves_correlations_out(seeds):
     x, logp = draws_of(targets.correlated_gaussian([[1.0, 0.9], [0.9, 1.0]]), seeds(166), 500)
     assert gaussian.fit(x, logp).metric.rank == 2
