@@ -43,7 +43,7 @@ LONGEST_STAY = 1.2
 FARTHEST, LARGEST_FORCE = 8, 1 / 3
 TRIALS = 40  # draws; the mean of so many acceptances is known to 0.04
 FEWEST_TRIALS = 16
-HELD_OUT = 1 / 3  # of the draws: a fit and its test have about the same errors
+SHARE_HELD_OUT = 1 / 3  # of the draws: a fit and its test have about the same errors
 # Tried from the longest on, as long as a full acceptance would be better than the best so far.
 ANGLES = QUARTER_TURN, 1.25  # of the harmonic integrator
 STAGES = 1.1  # step size of two stages, in units of leapfrog's
@@ -78,7 +78,7 @@ class Trial(NamedTuple):
     @property
     def parts(self) -> tuple[Draws, Draws]:
         """The draws that a metric is fitted to, and the newest, which are held out."""
-        n = len(self.draws.x) - math.ceil(HELD_OUT * len(self.draws.x))
+        n = len(self.draws.x) - math.ceil(SHARE_HELD_OUT * len(self.draws.x))
         return self.draws.take(slice(n)), self.draws.take(slice(n, None))
 
 

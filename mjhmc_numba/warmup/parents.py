@@ -40,14 +40,14 @@ from mjhmc_numba.warmup.reparametrisation import (
     in_coordinates,
 )
 
-__all__ = ["FEWEST_DRAWS_OF_CHOICE", "MANY_DIMENSIONS", "MOST_DIMENSIONS", "choose"]
+__all__ = ["FEWEST_DRAWS_OF_CHOICE", "ONE_SEARCH_FROM", "MOST_DIMENSIONS", "choose"]
 
 # Four blocks are held out of 96 draws, the fewest that have a standard error worth the name; of
 # fewer draws four shorter ones. More
 # than 256 draws did not change a choice on the hierarchies of the benchmark; all draws are used for
 # the last fit, which has 20 % more effective draws for it (rat_tumor).
 FEWEST_DRAWS_OF_CHOICE, MOST_DRAWS = 96, 256
-HELD_OUT = 3  # every third block of draws: a fit and its test have about the same errors
+EACH_HELD_OUT = 3  # every third block of draws: a fit and its test have about the same errors
 MOST_PARENTS = 6  # a bound on the cost: no model of the benchmark took more than 4
 # A gain counts if it is so many standard errors, and such a share of the loss. Parents that the
 # model has gained 20 to 60 %; children that were taken for parents gained 4 % (radon_slopes).
@@ -69,7 +69,7 @@ RIVAL = 0.5
 MANY_FIXED = 1 / 8
 # In more than the first number a search is made once, at the end; in more than the second none, as
 # all pairs of dimensions are looked at. Both bound the time.
-MANY_DIMENSIONS, MOST_DIMENSIONS = 200, 1500
+ONE_SEARCH_FROM, MOST_DIMENSIONS = 200, 1500
 # A score per dimension below which a scale parent is not tried: those that were taken had 0.005 and
 # more on twelve hierarchies and regressions, what is left when all are taken has 0.003 at most.
 LEAST_SCORE = 0.004
@@ -168,10 +168,10 @@ class _HeldOut:
 
     def __init__(self, n: int, metric_of: Callable[[np.ndarray, np.ndarray], Metric]):
         self.metric_of = metric_of
-        block = np.arange(n) // max(min(BLOCK, n // (4 * HELD_OUT)), 1)
-        self.told = block % HELD_OUT != HELD_OUT - 1
+        block = np.arange(n) // max(min(BLOCK, n // (4 * EACH_HELD_OUT)), 1)
+        self.told = block % EACH_HELD_OUT != EACH_HELD_OUT - 1
         self._starts = np.flatnonzero(np.diff(block[~self.told], prepend=-1))
-        self.is_enough = bool(block[-1] >= 2 * HELD_OUT)  # for a standard error
+        self.is_enough = bool(block[-1] >= 2 * EACH_HELD_OUT)  # for a standard error
 
     def loss(self, inner: tuple[np.ndarray, np.ndarray] | None, metric_of: Any) -> np.ndarray:
         """The loss of each held-out block of draws and gradients, infinite without any."""
@@ -276,7 +276,7 @@ class _Choice:
         children lie exactly at a parent, unless that is surely worse.
 
         They have fewer coefficients to fit, and hold deeper than any draw has been: a fitted
-        location that is off by little ended one chain of 40 in the neck (radon_slopes_centred).
+        location that is off by little ended one chain of 40 in the narrow end (radon_slopes_centred).
         """
         if now.parents.fixed_location:
             return now

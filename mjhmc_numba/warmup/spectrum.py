@@ -37,7 +37,7 @@ __all__ = [
 
 # All chosen by trial on the models of the benchmark.
 # In more dimensions than the first, a spectrum is estimated from the second number of draws.
-MANY_DIMENSIONS, ENOUGH_DRAWS = 600, 256
+FEWER_DRAWS_FROM, ENOUGH_DRAWS = 600, 256
 LOW_RANK_FROM = 16  # draws; a diagonal is used before
 
 # Of the estimate of a spectrum, see `_covariance`.
@@ -182,7 +182,7 @@ def spectrum(x: np.ndarray, grad: np.ndarray, *, only_strong: bool = False) -> S
         Look for the strongest directions alone, at a cost of n d each in place of d^3 for all.
     """
     scale = scales(x, grad)
-    if x.shape[1] > MANY_DIMENSIONS and len(x) > ENOUGH_DRAWS:  # cubic in the smaller of the two
+    if x.shape[1] > FEWER_DRAWS_FROM and len(x) > ENOUGH_DRAWS:  # cubic in the smaller of the two
         rows = np.linspace(0, len(x) - 1, ENOUGH_DRAWS).astype(int)
         x, grad = x[rows], grad[rows]
     grad = gradients(x, grad)

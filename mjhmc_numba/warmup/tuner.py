@@ -27,8 +27,8 @@ from mjhmc_numba.warmup.metric import FEWEST_DRAWS_OF_METRIC
 from mjhmc_numba.warmup.motion import FEWEST_TRIALS, Trial, choose_integrator, step_bounds
 from mjhmc_numba.warmup.parents import (
     FEWEST_DRAWS_OF_CHOICE,
-    MANY_DIMENSIONS,
     MOST_DIMENSIONS,
+    ONE_SEARCH_FROM,
     choose,
 )
 from mjhmc_numba.warmup.recipe import RECIPE
@@ -113,7 +113,7 @@ class Tuner:
     def begin(self, process: Process) -> None:
         """From the process's start: a first metric, step size and trajectory."""
         if not self.begun and self.tune >= RECIPE.multistart_from and not self.density_changes:
-            self.starts = self._several_starts(process)
+            self.starts = self._several_starts()
         if not self.begun:
             process.keep_draws(min(self.history.capacity, max(w.draws for w in self.plan)))
         self.begun = True
@@ -125,7 +125,7 @@ class Tuner:
             tuned = tuned.replace(step_size=first_step(process, self.settings, tuned))
         self._configure(process, tuned)
 
-    def _several_starts(self, process: Process) -> Multistart | None:
+    def _several_starts(self) -> Multistart | None:
         most = self.settings.starts
         if most == 1:
             return None
@@ -259,7 +259,7 @@ class Tuner:
             and not self.independence.used
             and self.ndim <= MOST_DIMENSIONS
         )
-        often = self.ndim <= MANY_DIMENSIONS
+        often = self.ndim <= ONE_SEARCH_FROM
         is_last = self.plan[self.window].is_final  # then what few draws say is better than nothing
         enough = FEWEST_DRAWS_OF_CHOICE // 2 if is_last else FEWEST_DRAWS_OF_CHOICE
         is_time = len(draws.x) >= enough and (often or is_last)
