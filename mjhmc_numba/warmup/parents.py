@@ -43,9 +43,9 @@ from mjhmc_numba.warmup.reparametrisation import (
 __all__ = ["FEWEST_DRAWS_OF_CHOICE", "ONE_SEARCH_FROM", "MOST_DIMENSIONS", "choose"]
 
 # Four blocks are held out of 96 draws, the fewest that have a standard error worth the name; of
-# fewer draws four shorter ones. More
-# than 256 draws did not change a choice on the hierarchies of the benchmark; all draws are used for
-# the last fit, which has 20 % more effective draws for it (rat_tumor).
+# fewer draws four shorter ones. More than 256 draws did not change a choice on the hierarchies of
+# the benchmark; all draws are used for the last fit, which has 20 % more effective draws for it
+# (rat_tumor).
 FEWEST_DRAWS_OF_CHOICE, MOST_DRAWS = 96, 256
 EACH_HELD_OUT = 3  # every third block of draws: a fit and its test have about the same errors
 MOST_PARENTS = 6  # a bound on the cost: no model of the benchmark took more than 4
@@ -276,7 +276,7 @@ class _Choice:
         children lie exactly at a parent, unless that is surely worse.
 
         They have fewer coefficients to fit, and hold deeper than any draw has been: a fitted
-        location that is off by little ended one chain of 40 in the narrow end (radon_slopes_centred).
+        location that is off by little left one chain of 40 in a narrow end (radon_slopes_centred).
         """
         if now.parents.fixed_location:
             return now

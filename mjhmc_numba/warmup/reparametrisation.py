@@ -235,7 +235,7 @@ class _Place:
         most that do are fixed.
 
         Children of one group have one location. Two of 86 whose data are far from those of the
-        others were fitted elsewhere, and kept a chain in the narrow end for long (radon_slopes_centred).
+        others were fitted elsewhere, and kept a chain in the narrow end (radon_slopes_centred).
 
         Parameters
         ----------
